@@ -1,0 +1,110 @@
+//! A clock for tests: time moves when the test says so, and chance comes from a seed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::steady::SteadyTime;
+use super::{Clock, Sleep};
+use crate::store::Timestamp;
+
+/// Where the machine's clock of a new [`ManualClock`] stands: 2001-09-09, a second with a name.
+const EPOCH: u64 = 1_000_000_000 * 1_000_000_000;
+
+/// A [`Clock`] that a test moves by hand.
+///
+/// It keeps the rules of the system clock: setting the machine's clock with
+/// [`set_back`](ManualClock::set_back) slows [`now`](Clock::now) down instead of turning it back.
+#[derive(Debug)]
+pub struct ManualClock {
+    shared: Arc<Shared>,
+    time: SteadyTime,
+}
+
+#[derive(Debug)]
+struct Shared {
+    elapsed: AtomicU64,
+    set_back: AtomicU64,
+    chance: AtomicU64,
+    sleepers: Mutex<Vec<(u64, Waker)>>,
+}
+
+impl ManualClock {
+    /// A clock that stands still, with a seed for its randomness.
+    pub fn seeded(seed: u64) -> Arc<Self> {
+        let shared = Shared {
+            elapsed: AtomicU64::new(0),
+            set_back: AtomicU64::new(0),
+            chance: AtomicU64::new(seed),
+            sleepers: Mutex::default(),
+        };
+        Arc::new(Self { shared: Arc::new(shared), time: SteadyTime::anchored(0, EPOCH) })
+    }
+
+    /// Lets `duration` pass and wakes whoever slept until then.
+    pub fn advance(&self, duration: Duration) {
+        let nanos = duration.as_nanos() as u64;
+        let now = self.shared.elapsed.fetch_add(nanos, Ordering::SeqCst) + nanos;
+        let mut sleepers = self.shared.sleepers.lock();
+        let due: Vec<_> = sleepers.extract_if(.., |(deadline, _)| *deadline <= now).collect();
+        drop(sleepers);
+        due.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+
+    /// Sets the machine's clock back, as an operator or a time server might.
+    pub fn set_back(&self, duration: Duration) {
+        self.shared.set_back.fetch_add(duration.as_nanos() as u64, Ordering::SeqCst);
+    }
+
+    fn elapsed(&self) -> u64 {
+        self.shared.elapsed.load(Ordering::SeqCst)
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        // Derived from elapsed time, so that no reader can catch the two apart.
+        let machine = || EPOCH + self.elapsed() - self.shared.set_back.load(Ordering::SeqCst);
+        Timestamp::from_unix_millis(self.time.now(|| self.elapsed(), machine) / 1_000_000)
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_nanos(self.elapsed())
+    }
+
+    fn sleep(&self, duration: Duration) -> Sleep {
+        let shared = Arc::clone(&self.shared);
+        let deadline = self.elapsed().saturating_add(duration.as_nanos() as u64);
+        Box::pin(std::future::poll_fn(move |context| {
+            // Registered under the lock that `advance` takes, so that no wake-up is missed.
+            let mut sleepers = shared.sleepers.lock();
+            if shared.elapsed.load(Ordering::SeqCst) >= deadline {
+                return Poll::Ready(());
+            }
+            sleepers.push((deadline, context.waker().clone()));
+            Poll::Pending
+        }))
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            let state = self.shared.chance.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+            chunk.copy_from_slice(&scramble(state).to_le_bytes()[..chunk.len()]);
+        }
+    }
+
+    fn never_before(&self, floor: Timestamp) {
+        let nanos = floor.as_unix_millis().saturating_mul(1_000_000);
+        self.time.never_before(nanos, || self.elapsed());
+    }
+}
+
+/// The output step of SplitMix64.
+fn scramble(state: u64) -> u64 {
+    let state = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let state = (state ^ (state >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    state ^ (state >> 31)
+}

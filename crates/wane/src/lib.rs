@@ -1,0 +1,18 @@
+//! A store for state that expires, and the services built on such state.
+//!
+//! ```text
+//! services   app_ttl  elections  sequencer  blobs  device_auth  pull_stream
+//!                              |
+//! contract              store::Store
+//!                              |
+//! wrappers        observed -> watched -> faulty (tests)
+//!                              |
+//! backends   memory (here)   file, redis, cassandra, dynamodb (wane-backends)
+//! ```
+//!
+//! Read [`store::Store`] first: it is the contract that everything else keeps or relies on.
+
+pub mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+pub mod store;

@@ -1,0 +1,38 @@
+//! Errors of the store, named by what the caller can do about them.
+
+use super::Key;
+
+/// A boxed cause, as the engine or driver below reported it.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a [`Store`](super::Store) call failed.
+///
+/// "Not found" and "did not match" are answers, not errors: see the return types of
+/// [`Store`](super::Store).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "every field is named in its message")]
+pub enum StoreError {
+    /// The request breaks a limit of the contract. Fix the caller; retrying cannot help.
+    #[error("invalid {field}: {reason}")]
+    Invalid { field: &'static str, reason: String },
+
+    /// Nothing was applied. Retry after a pause.
+    #[error("{backend} is unavailable: {source}")]
+    Unavailable { backend: &'static str, source: BoxError },
+
+    /// The write may or may not have been applied. Read before deciding.
+    #[error("{backend} did not confirm the write: {source}")]
+    Unknown { backend: &'static str, source: BoxError },
+
+    /// A stored record cannot be decoded. Stop: an operator must look at the data.
+    #[error("corrupt record at {key:?}: {reason}")]
+    Corrupt { key: Key, reason: String },
+}
+
+impl StoreError {
+    /// The request breaks a limit: `field` names it, `reason` says what would be legal.
+    pub(crate) fn invalid(field: &'static str, reason: impl Into<String>) -> Self {
+        Self::Invalid { field, reason: reason.into() }
+    }
+}

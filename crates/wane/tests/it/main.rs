@@ -1,0 +1,1 @@
+//! Integration tests of the `wane` crate: one binary, one module per concern.
