@@ -1,1 +1,3 @@
 //! Integration tests of the `wane` crate: one binary, one module per concern.
+
+mod tidy;
