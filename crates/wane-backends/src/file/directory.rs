@@ -1,0 +1,215 @@
+//! The directory of a file store: how it is created, opened, and shared within a process.
+//!
+//! ```text
+//! DIR/records.redb    the store
+//! DIR/acknowledged    the last commit that callers were told of
+//! ```
+//!
+//! A store appears whole or not at all: it is written under another name, synced, and then linked.
+//! Within a process a directory opens once; everyone who opens it shares that store. Between
+//! processes redb's lock on the file decides.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Weak;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use redb::backends::FileBackend;
+use wane::store::{BoxError, Timestamp};
+
+use super::Inner;
+use super::acknowledged::Acknowledged;
+use super::engine::{Engine, Found};
+use super::format::FORMAT_VERSION;
+use crate::OpenError;
+
+/// The stores that this process has open, by canonical directory.
+type OpenStores = HashMap<PathBuf, Weak<Inner>>;
+
+static OPEN_STORES: Mutex<Option<OpenStores>> = Mutex::new(None);
+static CLOSED_ONE: Condvar = Condvar::new();
+
+/// The newest file format of the redb that this is built with.
+const ENGINE_FORMAT: u64 = 3;
+
+/// How long an opener waits for a store of this process that is just being closed.
+const CLOSING: Duration = Duration::from_secs(10);
+
+/// A directory that holds a store, or may.
+#[derive(Debug, Clone)]
+pub(super) struct Directory {
+    path: PathBuf,
+}
+
+impl Directory {
+    pub(super) fn new(path: &Path) -> Self {
+        Self { path: path.to_path_buf() }
+    }
+
+    pub(super) fn records(&self) -> PathBuf {
+        self.path.join("records.redb")
+    }
+
+    pub(super) fn exists(&self) -> bool {
+        self.records().exists()
+    }
+
+    /// Writes an empty store.
+    pub(super) fn create(&self, now: Timestamp) -> Result<(), OpenError> {
+        fs::create_dir_all(&self.path).map_err(|error| self.io(error))?;
+        if self.exists() {
+            return Err(OpenError::Exists { path: self.path.clone() });
+        }
+        let draft = self.path.join(format!("records.{}.draft", std::process::id()));
+        let linked = self.write_draft(&draft, now);
+        // The draft has served its purpose, or none: either way it goes.
+        let removed = fs::remove_file(&draft);
+        match linked {
+            Err(error) if is_kind(&error, io::ErrorKind::AlreadyExists) => {
+                Err(OpenError::Exists { path: self.path.clone() })
+            }
+            Err(error) => Err(self.io(error)),
+            Ok(()) => removed.and_then(|()| sync(&self.path)).map_err(|error| self.io(error)),
+        }
+    }
+
+    fn write_draft(&self, draft: &Path, now: Timestamp) -> Result<(), BoxError> {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(true).open(draft)?;
+        Engine::create(FileBackend::new(file)?, now)?;
+        sync(draft)?;
+        // Unlike a rename, a link never replaces what another process has put there meanwhile.
+        fs::hard_link(draft, self.records())?;
+        Ok(())
+    }
+
+    /// Opens the store that is here, and checks that it is whole.
+    pub(super) fn open(&self) -> Result<(Engine, Found, Acknowledged), OpenError> {
+        let path = self.records();
+        let file = OpenOptions::new().read(true).write(true).open(&path).map_err(|error| {
+            if error.kind() == io::ErrorKind::NotFound {
+                return OpenError::Absent { path: self.path.clone() };
+            }
+            self.io(error)
+        })?;
+        // redb would take an empty file for a new store.
+        if file.metadata().map_err(|error| self.io(error))?.len() == 0 {
+            return Err(self.damaged("it is empty"));
+        }
+        let storage = FileBackend::new(file).map_err(|error| self.refused(error.into()))?;
+        let (engine, found) = self.open_engine(storage)?;
+        let (acknowledged, last) =
+            Acknowledged::open(&self.path.join("acknowledged")).map_err(|error| self.io(error))?;
+        match last {
+            Some(last) if found.commit < last => Err(self.damaged(&format!(
+                "commit {last} was acknowledged, and the file ends at commit {}; if an older \
+                 file was put here on purpose, remove the file `acknowledged` beside it",
+                found.commit
+            ))),
+            Some(_) | None => Ok((engine, found, acknowledged)),
+        }
+    }
+
+    fn open_engine(
+        &self,
+        storage: impl redb::StorageBackend,
+    ) -> Result<(Engine, Found), OpenError> {
+        let opened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let (mut engine, found) = Engine::open(storage)?;
+            // After a crash redb has walked the whole file already.
+            let sound = found.verified || engine.verify()?;
+            Ok((engine, found, sound))
+        }));
+        let (engine, found, sound) = opened
+            .unwrap_or_else(|_| Err(redb::Error::Corrupted("a page cannot be read".into())))
+            .map_err(|error| self.refused(error))?;
+        if !sound {
+            return Err(self.damaged("a page does not match its checksum"));
+        }
+        if found.format > FORMAT_VERSION {
+            let (path, known) = (self.records(), FORMAT_VERSION);
+            return Err(OpenError::NewerFormat { path, found: found.format, known });
+        }
+        Ok((engine, found))
+    }
+
+    fn refused(&self, error: redb::Error) -> OpenError {
+        use io::ErrorKind::{InvalidData, UnexpectedEof};
+        use redb::Error::{Corrupted, DatabaseAlreadyOpen, Io};
+        if let Some(found) = newer_engine_format(&error) {
+            return OpenError::NewerFormat { path: self.records(), found, known: ENGINE_FORMAT };
+        }
+        let foreign = matches!(
+            error,
+            redb::Error::TableDoesNotExist(_) | redb::Error::TableTypeMismatch { .. }
+        );
+        let malformed = matches!(&error, Io(e) if [InvalidData, UnexpectedEof].contains(&e.kind()));
+        if matches!(error, DatabaseAlreadyOpen) {
+            OpenError::InUse { path: self.path.clone() }
+        } else if foreign {
+            self.damaged(&format!("it is a redb file, but not a store: {error}"))
+        } else if malformed || matches!(error, Corrupted(_)) {
+            self.damaged(&error.to_string())
+        } else {
+            self.io(error)
+        }
+    }
+
+    fn damaged(&self, reason: &str) -> OpenError {
+        OpenError::Damaged { path: self.records(), reason: reason.to_owned() }
+    }
+
+    fn io(&self, source: impl Into<BoxError>) -> OpenError {
+        OpenError::Io { path: self.path.clone(), source: source.into() }
+    }
+}
+
+/// The version that redb found where it is beyond what redb knows, which it only says in words.
+fn newer_engine_format(error: &redb::Error) -> Option<u64> {
+    let redb::Error::Corrupted(reason) = error else { return None };
+    reason.strip_prefix("Expected file format version <= ")?.rsplit(' ').next()?.parse().ok()
+}
+
+fn is_kind(error: &BoxError, kind: io::ErrorKind) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == kind)
+}
+
+fn sync(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// The register of open stores, held while one is opened or closed.
+pub(super) struct Register {
+    stores: MutexGuard<'static, Option<OpenStores>>,
+}
+
+impl Register {
+    pub(super) fn lock() -> Self {
+        Self { stores: OPEN_STORES.lock() }
+    }
+
+    /// The store that this process has open in `path`, after waiting for one that is closing.
+    pub(super) fn find(&mut self, path: &Path) -> Option<std::sync::Arc<Inner>> {
+        loop {
+            let entry = self.stores.get_or_insert_default().get(path)?;
+            if let Some(open) = entry.upgrade() {
+                return Some(open);
+            }
+            if CLOSED_ONE.wait_for(&mut self.stores, CLOSING).timed_out() {
+                return None;
+            }
+        }
+    }
+
+    pub(super) fn insert(&mut self, path: PathBuf, store: Weak<Inner>) {
+        self.stores.get_or_insert_default().insert(path, store);
+    }
+
+    pub(super) fn remove(&mut self, path: &Path) {
+        self.stores.get_or_insert_default().remove(path);
+        CLOSED_ONE.notify_all();
+    }
+}

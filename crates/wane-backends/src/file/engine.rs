@@ -1,0 +1,390 @@
+//! The engine behind the file backend: redb, reduced to "apply this batch" and "show a snapshot".
+//!
+//! Three tables change together in one transaction: `records` by key, `due` by expiry, and one row
+//! of `state` with what must survive beside them. A batch is decided, stored and swept in that one
+//! transaction, which redb makes durable with a single sync.
+//!
+//! The expiry index is lazy. A record is filed under the expiry of its first write, and a renewal
+//! leaves that entry alone; when it falls due, the sweep files the record anew. Only an earlier
+//! expiry, a delete or a change to permanent moves the entry at once.
+//!
+//! Whatever redb reports as failed ends the engine's life: the caller must open it again.
+
+use std::ops::Bound;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use redb::{
+    Database, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata,
+    StorageBackend, Table, TableDefinition, WriteTransaction,
+};
+use wane::store::{BoxError, Change, Outcome, Record, Step, StoreError, Timestamp};
+
+use super::format::{self, FORMAT_VERSION, StoredRecord, decode_due, encode_due};
+
+const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
+const DUE: TableDefinition<'_, &[u8], ()> = TableDefinition::new("due");
+const STATE: TableDefinition<'_, (), StateRow> = TableDefinition::new("state");
+
+/// Format version, time, commit, bytes.
+type StateRow = (u64, u64, u64, u64);
+
+/// What redb may keep of the file in memory.
+const CACHE_BYTES: usize = 256 << 20;
+
+/// A change with the key it is for, in its stored form.
+#[derive(Debug)]
+pub(super) struct KeyedChange {
+    pub(super) key: Vec<u8>,
+    pub(super) change: Change,
+}
+
+/// What a transaction left behind.
+#[derive(Debug)]
+pub(super) struct Applied {
+    /// By position in the batch. A corrupt record fails its own change only.
+    pub(super) outcomes: Vec<Result<Outcome, StoreError>>,
+    /// The first entry left in the expiry index.
+    pub(super) next_due: Option<Timestamp>,
+    /// The number of this commit; they count up without gaps over the life of the file.
+    pub(super) commit: u64,
+}
+
+/// A redb database holding records.
+#[derive(Debug)]
+pub(super) struct Engine {
+    database: Database,
+    state: State,
+}
+
+/// The row that is rewritten with every commit.
+#[derive(Debug, Clone, Copy)]
+struct State {
+    format: u64,
+    /// The latest time at which anything was decided.
+    time: Timestamp,
+    commit: u64,
+    /// Keys and records, in bytes as stored.
+    bytes: u64,
+}
+
+/// What opening found out.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found {
+    /// The format version of the file.
+    pub(super) format: u64,
+    /// The latest time that was decided at.
+    pub(super) time: Timestamp,
+    /// The last commit.
+    pub(super) commit: u64,
+    /// Whether every page was checked while opening.
+    pub(super) verified: bool,
+}
+
+impl Engine {
+    /// Writes an empty store to `storage`, which must be empty.
+    pub(super) fn create(storage: impl StorageBackend, now: Timestamp) -> Result<(), BoxError> {
+        let database = builder().create_with_backend(storage)?;
+        let transaction = database.begin_write()?;
+        {
+            transaction.open_table(RECORDS)?;
+            transaction.open_table(DUE)?;
+            let state = State { format: FORMAT_VERSION, time: now, commit: 0, bytes: 0 };
+            transaction.open_table(STATE)?.insert((), state.row())?;
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// Opens the store in `storage`, which must not be empty.
+    pub(super) fn open(storage: impl StorageBackend) -> Result<(Self, Found), redb::Error> {
+        let repaired = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&repaired);
+        let mut builder = builder();
+        builder.set_repair_callback(move |_| seen.store(true, Ordering::Relaxed));
+        let database = builder.create_with_backend(storage)?;
+        let transaction = database.begin_read()?;
+        let row = transaction.open_table(STATE)?.get(())?.map(|row| row.value());
+        let state = State::from_row(row.unwrap_or_default());
+        drop(transaction);
+        let verified = repaired.load(Ordering::Relaxed);
+        let found =
+            Found { format: state.format, time: state.time, commit: state.commit, verified };
+        Ok((Self { database, state }, found))
+    }
+
+    /// Checks every page of the file against its checksum. `false` means that it is damaged.
+    pub(super) fn verify(&mut self) -> Result<bool, redb::Error> {
+        Ok(self.database.check_integrity()?)
+    }
+
+    /// Decides and stores a batch in order, removes up to `sweep` due records, and syncs.
+    pub(super) fn apply(
+        &mut self,
+        batch: Vec<KeyedChange>,
+        sweep: usize,
+        now: Timestamp,
+    ) -> Result<Applied, BoxError> {
+        let transaction = self.database.begin_write()?;
+        let mut tables = Tables::open(&transaction, self.state)?;
+        let mut outcomes = Vec::with_capacity(batch.len());
+        for KeyedChange { key, change } in batch {
+            outcomes.push(tables.change(&key, change, now)?);
+        }
+        tables.sweep(sweep, now)?;
+        let next_due = tables.next_due()?;
+        let state = tables.close(now)?;
+        transaction.commit()?;
+        self.state = state;
+        Ok(Applied { outcomes, next_due, commit: state.commit })
+    }
+
+    /// The store as of the last commit.
+    pub(super) fn snapshot(&self) -> Result<Snapshot, redb::Error> {
+        Ok(Snapshot { records: self.database.begin_read()?.open_table(RECORDS)? })
+    }
+
+    /// The first entry of the expiry index.
+    pub(super) fn next_due(&self) -> Result<Option<Timestamp>, BoxError> {
+        let due = self.database.begin_read()?.open_table(DUE)?;
+        first_due(&due)
+    }
+
+    /// Keys and records, in bytes as stored.
+    pub(super) fn stored_bytes(&self) -> u64 {
+        self.state.bytes
+    }
+
+    /// Gives free space back to the file system. Snapshots must be gone.
+    pub(super) fn compact(&mut self) -> Result<(), redb::CompactionError> {
+        self.database.compact().map(|_| ())
+    }
+}
+
+fn builder() -> redb::Builder {
+    let mut builder = Database::builder();
+    builder.set_cache_size(CACHE_BYTES);
+    builder
+}
+
+impl State {
+    fn from_row((format, time, commit, bytes): StateRow) -> Self {
+        Self { format, time: Timestamp::from_unix_millis(time), commit, bytes }
+    }
+
+    fn row(self) -> StateRow {
+        (self.format, self.time.as_unix_millis(), self.commit, self.bytes)
+    }
+}
+
+/// The tables of one write transaction.
+struct Tables<'txn> {
+    records: Table<'txn, &'static [u8], &'static [u8]>,
+    due: Table<'txn, &'static [u8], ()>,
+    state_row: Table<'txn, (), StateRow>,
+    state: State,
+    encoded: Vec<u8>,
+}
+
+impl<'txn> Tables<'txn> {
+    fn open(transaction: &'txn WriteTransaction, state: State) -> Result<Self, redb::TableError> {
+        Ok(Self {
+            records: transaction.open_table(RECORDS)?,
+            due: transaction.open_table(DUE)?,
+            state_row: transaction.open_table(STATE)?,
+            state,
+            encoded: Vec::new(),
+        })
+    }
+
+    /// The error of the answer is the caller's alone; an error outside ends the transaction.
+    fn change(
+        &mut self,
+        key: &[u8],
+        change: Change,
+        now: Timestamp,
+    ) -> Result<Result<Outcome, StoreError>, BoxError> {
+        let stored = match self.stored(key)?.transpose() {
+            Ok(stored) => stored,
+            Err(corrupt) => return Ok(Err(corrupt)),
+        };
+        let live = stored.as_ref().map(|stored| &stored.record).filter(|r| r.is_live(now));
+        let step = change.decide(live, now);
+        let outcome = step.outcome(live);
+        let filed = stored.as_ref().and_then(|stored| stored.filed);
+        match step {
+            Step::Store(record) => self.store(key, record, filed)?,
+            Step::Remove(_) => self.remove(key, filed)?,
+            Step::Refuse => {}
+        }
+        Ok(Ok(outcome))
+    }
+
+    fn stored(
+        &self,
+        key: &[u8],
+    ) -> Result<Option<Result<StoredRecord, StoreError>>, redb::StorageError> {
+        let found = self.records.get(key)?;
+        Ok(found.map(|bytes| decode(key, bytes.value())))
+    }
+
+    /// Stores a record whose predecessor was filed under `filed`.
+    fn store(
+        &mut self,
+        key: &[u8],
+        record: Record,
+        filed: Option<Timestamp>,
+    ) -> Result<(), redb::StorageError> {
+        let keeps_entry = filed.is_some() && filed <= record.expires_at;
+        if !keeps_entry {
+            if let Some(instant) = filed {
+                self.due.remove(&*encode_due(instant, key))?;
+            }
+            if let Some(instant) = record.expires_at {
+                self.due.insert(&*encode_due(instant, key), ())?;
+            }
+        }
+        let filed = if keeps_entry { filed } else { record.expires_at };
+        StoredRecord { record, filed }.encode(key, &mut self.encoded);
+        let size = key.len() + self.encoded.len();
+        let replaced = self.records.insert(key, &*self.encoded)?;
+        let freed = replaced.map_or(0, |bytes| key.len() + bytes.value().len());
+        self.state.bytes = (self.state.bytes + size as u64).saturating_sub(freed as u64);
+        Ok(())
+    }
+
+    /// Removes a record that is filed under `filed`.
+    fn remove(&mut self, key: &[u8], filed: Option<Timestamp>) -> Result<(), redb::StorageError> {
+        if let Some(instant) = filed {
+            self.due.remove(&*encode_due(instant, key))?;
+        }
+        let removed = self.records.remove(key)?;
+        let freed = removed.map_or(0, |bytes| key.len() + bytes.value().len());
+        self.state.bytes = self.state.bytes.saturating_sub(freed as u64);
+        Ok(())
+    }
+
+    /// Takes up to `limit` due entries off the expiry index, with the records that have expired.
+    fn sweep(&mut self, limit: usize, now: Timestamp) -> Result<(), BoxError> {
+        if limit == 0 {
+            return Ok(());
+        }
+        // Entries of this very millisecond are due as well.
+        let end = (now.as_unix_millis() + 1).to_be_bytes();
+        let entries = self.due.extract_from_if::<&[u8], _>(..&end[..], |_, ()| true)?.take(limit);
+        let entries = entries.map(|entry| entry.map(|(key, _)| key.value().to_vec()));
+        let entries = entries.collect::<Result<Vec<_>, _>>()?;
+        for entry in entries {
+            let (instant, key) = decode_due(&entry)?;
+            match self.stored(key)? {
+                // A record that cannot be read stays, so that its reader learns of it.
+                None | Some(Err(_)) => {}
+                Some(Ok(stored)) if stored.filed != Some(instant) => {}
+                Some(Ok(stored)) if stored.record.is_live(now) => {
+                    self.store(key, stored.record, None)?;
+                }
+                Some(Ok(_)) => self.remove(key, None)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn next_due(&self) -> Result<Option<Timestamp>, BoxError> {
+        first_due(&self.due)
+    }
+
+    /// Writes the state row and closes the tables.
+    fn close(mut self, now: Timestamp) -> Result<State, redb::StorageError> {
+        self.state.time = self.state.time.max(now);
+        self.state.commit += 1;
+        self.state_row.insert((), self.state.row())?;
+        Ok(self.state)
+    }
+}
+
+fn first_due(due: &impl ReadableTable<&'static [u8], ()>) -> Result<Option<Timestamp>, BoxError> {
+    let Some((entry, _)) = due.first()? else { return Ok(None) };
+    Ok(Some(decode_due(entry.value())?.0))
+}
+
+fn decode(key: &[u8], bytes: &[u8]) -> Result<StoredRecord, StoreError> {
+    StoredRecord::decode(key, bytes).map_err(|error| format::corrupt(key, error))
+}
+
+/// The records as of one commit. It pins the pages it shows: keep it briefly.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    records: ReadOnlyTable<&'static [u8], &'static [u8]>,
+}
+
+/// What the visitor of a walk wants next.
+pub(super) enum Walk {
+    /// The next record.
+    On,
+    /// Nothing more.
+    Stop,
+}
+
+impl Snapshot {
+    /// The record stored under `key`, expired or not.
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Record>, ReadError> {
+        shielded(|| {
+            let found = self.records.get(key)?;
+            found.map(|bytes| Ok(decode(key, bytes.value())?.record)).transpose()
+        })
+    }
+
+    /// Hands the records from `start` on to `visit`, expired or not, in key order.
+    pub(super) fn walk(
+        &self,
+        start: Bound<&[u8]>,
+        mut visit: impl FnMut(&[u8], Record) -> Result<Walk, ReadError>,
+    ) -> Result<(), ReadError> {
+        shielded(|| {
+            for row in self.records.range::<&[u8]>((start, Bound::Unbounded))? {
+                let (key, bytes) = row?;
+                let record = decode(key.value(), bytes.value())?.record;
+                if matches!(visit(key.value(), record)?, Walk::Stop) {
+                    break;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// How many records there are, expired or not.
+    pub(super) fn len(&self) -> Result<u64, ReadError> {
+        shielded(|| Ok(self.records.len()?))
+    }
+}
+
+/// Why a snapshot could not be read.
+#[derive(Debug)]
+pub(super) enum ReadError {
+    /// One record is unreadable.
+    Record(StoreError),
+    /// The file is.
+    Engine(BoxError),
+    /// It can only be told once the group in flight has landed.
+    Unsettled,
+}
+
+impl From<StoreError> for ReadError {
+    fn from(error: StoreError) -> Self {
+        Self::Record(error)
+    }
+}
+
+impl From<redb::StorageError> for ReadError {
+    fn from(error: redb::StorageError) -> Self {
+        Self::Engine(error.into())
+    }
+}
+
+/// Runs a read. redb indexes into pages by what is written in them, so a page that rotted after it
+/// was verified can make it panic: that is a damaged file, not a reason to end the process.
+fn shielded<T>(read: impl FnOnce() -> Result<T, ReadError>) -> Result<T, ReadError> {
+    catch_unwind(AssertUnwindSafe(read))
+        .unwrap_or_else(|_| Err(ReadError::Engine("a page of the file is damaged".into())))
+}

@@ -1,0 +1,322 @@
+//! The file backend: one machine, durable, nothing to install.
+//!
+//! Callers hand changes to one writer thread, which decides a group of them in one redb
+//! transaction, syncs once, and answers. Readers share the snapshot of the last commit and wait
+//! for nobody. What was acknowledged survives a kill and a power cut; a file that is not as it was
+//! written refuses to open.
+//!
+//! | file | what |
+//! |---|---|
+//! | `directory` | create, open, verify, share within the process |
+//! | `queue` | jobs on their way to the writer, taken in groups |
+//! | `writer` | the group commit, sweeping and compaction |
+//! | `engine` | redb behind two verbs: apply a batch, show a snapshot |
+//! | `view` | reading a snapshot at one instant |
+//! | `format` | the bytes on disk |
+//! | `acknowledged` | the last commit that callers were told of |
+
+mod acknowledged;
+mod directory;
+mod engine;
+pub mod format;
+mod queue;
+mod view;
+mod writer;
+
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use wane::clock::SharedClock;
+use wane::store::{
+    Change, ClusteringRange, Fence, Key, Outcome, Page, PageFill, PageLimit, Partition, Record,
+    Remaining, ScanPage, Store, StoreError, Write,
+};
+
+use self::directory::{Directory, Register};
+use self::engine::{KeyedChange, ReadError, Walk};
+use self::format::{decode_key, encode_key, partition_prefix};
+use self::queue::Job;
+use self::view::{Shared, View};
+use self::writer::Writer;
+use crate::OpenError;
+
+/// Rows that one page looks at before it goes on elsewhere, so that a stretch of expired rows
+/// cannot hold up a reader's thread.
+const PAGE_WALK: usize = 20_000;
+
+/// A durable store in a directory of its own.
+///
+/// A handle is a cheap clone. When the last one is dropped, the writer finishes what it was given
+/// and the file is closed; that takes about as long as a commit.
+#[derive(Debug, Clone)]
+pub struct FileStore {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    shared: Arc<Shared>,
+    path: PathBuf,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl FileStore {
+    /// Opens the store in `directory`. Opening it twice in one process gives the same store.
+    pub fn open(directory: &Path, clock: SharedClock) -> Result<Self, OpenError> {
+        let mut register = Register::lock();
+        let Ok(path) = directory.canonicalize() else {
+            return Err(OpenError::Absent { path: directory.to_path_buf() });
+        };
+        if let Some(inner) = register.find(&path) {
+            return Ok(Self { inner });
+        }
+        let inner = Arc::new(Inner::start(path.clone(), clock)?);
+        register.insert(path, Arc::downgrade(&inner));
+        Ok(Self { inner })
+    }
+
+    /// Creates a store in `directory`, and the directory itself where it is missing.
+    pub fn create(directory: &Path, clock: SharedClock) -> Result<Self, OpenError> {
+        Directory::new(directory).create(clock.now())?;
+        Self::open(directory, clock)
+    }
+
+    /// Opens the store in `directory`, after creating it where there is none.
+    pub fn open_or_create(directory: &Path, clock: SharedClock) -> Result<Self, OpenError> {
+        match Self::open(directory, Arc::clone(&clock)) {
+            Err(OpenError::Absent { .. }) => {}
+            opened => return opened,
+        }
+        match Directory::new(directory).create(clock.now()) {
+            Ok(()) | Err(OpenError::Exists { .. }) => Self::open(directory, clock),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The size of the file, in bytes.
+    pub fn size_on_disk(&self) -> std::io::Result<u64> {
+        self.inner.shared.file_size()
+    }
+
+    /// The records in the file, those that expired and were not yet removed included.
+    pub async fn stored_records(&self) -> Result<u64, StoreError> {
+        self.inner.shared.read(|view| view.snapshot.len()).await
+    }
+
+    async fn submit(&self, changes: Vec<KeyedChange>) -> queue::Answers {
+        let shared = &self.inner.shared;
+        shared.check()?;
+        let (reply, answers) = oneshot::channel();
+        if shared.queue.push(Job { changes, reply }).is_err() {
+            return Err(shared.failure());
+        }
+        answers.await.unwrap_or_else(|_| {
+            let source = "the writer stopped before it answered".into();
+            Err(StoreError::Unknown { backend: "file", source })
+        })
+    }
+
+    async fn change(&self, key: &Key, change: Change) -> Result<Outcome, StoreError> {
+        let mut answers = self.submit(vec![KeyedChange { key: encode_key(key), change }]).await?;
+        answers.pop().unwrap_or_else(|| Err(self.inner.shared.failure()))
+    }
+
+    fn now(&self) -> wane::store::Timestamp {
+        self.inner.shared.clock.now()
+    }
+}
+
+impl Inner {
+    fn start(path: PathBuf, clock: SharedClock) -> Result<Self, OpenError> {
+        let directory = Directory::new(&path);
+        let (engine, found, acknowledged) = directory.open()?;
+        clock.never_before(found.time);
+        let io = |source| OpenError::Io { path: path.clone(), source };
+        let snapshot = engine.snapshot().map_err(|error| io(error.into()))?;
+        let next_due = engine.next_due().map_err(io)?;
+        let shared = Arc::new(Shared::new(clock, directory.records(), snapshot));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let runtime = runtime.map_err(|error| io(error.into()))?;
+        let writer =
+            Writer { engine, shared: Arc::clone(&shared), acknowledged, next_due, compacted_to: 0 };
+        let thread = std::thread::Builder::new().name("wane-file-writer".into());
+        let thread =
+            thread.spawn(move || writer.run(&runtime)).map_err(|error| io(error.into()))?;
+        Ok(Self { shared, path, writer: Mutex::new(Some(thread)) })
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let mut register = Register::lock();
+        self.shared.queue.close();
+        if let Some(thread) = self.writer.lock().take() {
+            // A writer that panicked has already left its callers without an answer.
+            drop(thread.join());
+        }
+        register.remove(&self.path);
+    }
+}
+
+/// Where a scan of a file goes on: after a key, in the picture that the scan began with.
+#[derive(Debug)]
+pub struct FileScanCursor {
+    view: View,
+    after: Vec<u8>,
+}
+
+impl Store for FileStore {
+    type ScanCursor = FileScanCursor;
+
+    async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        let stored = encode_key(key);
+        self.inner.shared.read(|view| point(view, &stored)).await
+    }
+
+    async fn get_batch(&self, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
+        let stored: Vec<_> = keys.iter().map(encode_key).collect();
+        self.inner.shared.read(|view| stored.iter().map(|key| point(view, key)).collect()).await
+    }
+
+    async fn read(
+        &self,
+        partition: &Partition,
+        range: &ClusteringRange,
+        limit: PageLimit,
+    ) -> Result<Page, StoreError> {
+        let prefix = partition_prefix(partition.as_bytes());
+        self.inner.shared.read(|view| page(view, &prefix, range, limit)).await
+    }
+
+    async fn scan(
+        &self,
+        after: Option<FileScanCursor>,
+        limit: PageLimit,
+    ) -> Result<ScanPage<FileScanCursor>, StoreError> {
+        let cursor = match after {
+            Some(cursor) => cursor,
+            None => {
+                let view = self.inner.shared.settled_view().await?;
+                FileScanCursor { view, after: Vec::new() }
+            }
+        };
+        self.inner.shared.check()?;
+        scan_page(cursor, limit).map_err(|error| self.inner.shared.refused(error))
+    }
+
+    async fn put(&self, key: &Key, write: Write) -> Result<Outcome, StoreError> {
+        self.change(key, Change::put(write, self.now())?).await
+    }
+
+    async fn put_batch(&self, writes: Vec<(Key, Write)>) -> Result<Vec<Outcome>, StoreError> {
+        let now = self.now();
+        let keyed = |(key, write)| {
+            let change = Change::put(write, now)?;
+            Ok(KeyedChange { key: encode_key(&key), change })
+        };
+        let changes = writes.into_iter().map(keyed).collect::<Result<Vec<_>, StoreError>>()?;
+        if changes.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.submit(changes).await?.into_iter().collect()
+    }
+
+    async fn insert_if_not_exists(&self, key: &Key, write: Write) -> Result<Outcome, StoreError> {
+        self.change(key, Change::insert(write, self.now())?).await
+    }
+
+    async fn compare_and_swap(
+        &self,
+        key: &Key,
+        expected: &[u8],
+        write: Write,
+    ) -> Result<Outcome, StoreError> {
+        self.change(key, Change::swap(expected, write, self.now())?).await
+    }
+
+    async fn compare_and_delete(
+        &self,
+        key: &Key,
+        expected: &[u8],
+        fence: Fence,
+    ) -> Result<Outcome, StoreError> {
+        self.change(key, Change::delete(expected, fence)).await
+    }
+
+    async fn query_ttl(&self, key: &Key) -> Result<Remaining, StoreError> {
+        let stored = encode_key(key);
+        let remaining = |view: &View| {
+            let record = point(view, &stored)?;
+            Ok(record.map_or(Remaining::Absent, |record| record.remaining(view.now)))
+        };
+        self.inner.shared.read(remaining).await
+    }
+}
+
+fn point(view: &View, key: &[u8]) -> Result<Option<Record>, ReadError> {
+    match view.snapshot.get(key)? {
+        Some(record) => view.live(record),
+        None => Ok(None),
+    }
+}
+
+fn page(
+    view: &View,
+    prefix: &[u8],
+    range: &ClusteringRange,
+    limit: PageLimit,
+) -> Result<Page, ReadError> {
+    let start = [prefix, range.start()].concat();
+    let mut fill = PageFill::new(limit);
+    let mut rest = None;
+    let mut walked = 0;
+    view.snapshot.walk(Bound::Included(&start), |stored, record| {
+        let Some(clustering) = stored.strip_prefix(prefix) else { return Ok(Walk::Stop) };
+        if !range.contains(clustering) {
+            return Ok(Walk::Stop);
+        }
+        walked += 1;
+        if fill.is_full() || walked > PAGE_WALK {
+            rest = Some(range.starting_at(clustering.to_vec()));
+            return Ok(Walk::Stop);
+        }
+        if let Some(record) = view.live(record)? {
+            fill.push(stored_key(stored)?, record);
+        }
+        Ok(Walk::On)
+    })?;
+    Ok(Page { rows: fill.into_rows(), rest })
+}
+
+fn scan_page(
+    cursor: FileScanCursor,
+    limit: PageLimit,
+) -> Result<ScanPage<FileScanCursor>, ReadError> {
+    let FileScanCursor { view, after } = cursor;
+    let mut fill = PageFill::new(limit);
+    let mut last = None;
+    let mut walked = 0;
+    // No stored key is empty, so the first page leaves nothing out.
+    view.snapshot.walk(Bound::Excluded(&after), |stored, record| {
+        if fill.is_full() || walked >= PAGE_WALK {
+            return Ok(Walk::Stop);
+        }
+        walked += 1;
+        if let Some(record) = view.live(record)? {
+            fill.push(stored_key(stored)?, record);
+        }
+        last = Some(stored.to_vec());
+        Ok(Walk::On)
+    })?;
+    let ended = !fill.is_full() && walked < PAGE_WALK;
+    let next = last.filter(|_| !ended).map(|after| FileScanCursor { view, after });
+    Ok(ScanPage { rows: fill.into_rows(), next })
+}
+
+fn stored_key(stored: &[u8]) -> Result<Key, ReadError> {
+    decode_key(stored).map_err(|error| ReadError::Engine(error.into()))
+}

@@ -1,0 +1,102 @@
+//! The queue before the writer: callers put jobs in, the writer takes them out in groups.
+//!
+//! A group is whatever has gathered. After a group of several callers the writer waits a moment
+//! for as many to come back, since those just answered tend to ask again: measured at 128 callers,
+//! that moment makes groups nearly full. A lone caller never waits for anyone.
+
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::{Notify, oneshot};
+use wane::store::{Outcome, StoreError};
+
+use super::engine::KeyedChange;
+
+/// How long the writer waits for the callers of the last group to come back.
+const GATHER: Duration = Duration::from_micros(300);
+
+/// What one caller asked for, and where its answers go.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) changes: Vec<KeyedChange>,
+    pub(super) reply: oneshot::Sender<Answers>,
+}
+
+/// One answer per change; an error answers the whole job.
+pub(super) type Answers = Result<Vec<Result<Outcome, StoreError>>, StoreError>;
+
+/// What the writer finds when it looks.
+#[derive(Debug)]
+pub(super) enum Taken {
+    /// Jobs to do.
+    Group(Vec<Job>),
+    /// Nothing at the moment.
+    Nothing,
+    /// Nothing, and no more will come.
+    Closed,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    /// Wakes a writer that gathers.
+    enough: Condvar,
+    /// Wakes a writer that idles.
+    arrived: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    jobs: Vec<Job>,
+    /// How many jobs a gathering writer waits for; 0 when it does not gather.
+    awaited: usize,
+    closed: bool,
+}
+
+impl Queue {
+    /// Adds a job, or gives it back where the queue is closed.
+    pub(super) fn push(&self, job: Job) -> Result<(), Job> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err(job);
+        }
+        state.jobs.push(job);
+        let first = state.jobs.len() == 1;
+        let enough = state.awaited > 0 && state.jobs.len() >= state.awaited;
+        drop(state);
+        if enough {
+            self.enough.notify_one();
+        }
+        if first {
+            self.arrived.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Takes all jobs, after a moment's wait for as many as the last group had.
+    pub(super) fn take(&self, last_group: usize) -> Taken {
+        let mut state = self.state.lock();
+        if last_group > 1 && !state.jobs.is_empty() && state.jobs.len() < last_group {
+            state.awaited = last_group;
+            self.enough.wait_for(&mut state, GATHER);
+            state.awaited = 0;
+        }
+        match std::mem::take(&mut state.jobs) {
+            jobs if !jobs.is_empty() => Taken::Group(jobs),
+            _ if state.closed => Taken::Closed,
+            _ => Taken::Nothing,
+        }
+    }
+
+    /// Completes when a job has arrived, or the queue was closed, since the last look.
+    pub(super) async fn arrival(&self) {
+        self.arrived.notified().await;
+    }
+
+    /// Refuses further jobs. Those already here are still to be taken.
+    pub(super) fn close(&self) {
+        self.state.lock().closed = true;
+        self.arrived.notify_one();
+        self.enough.notify_one();
+    }
+}

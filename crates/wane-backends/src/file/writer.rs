@@ -1,0 +1,190 @@
+//! The one writer of a file: it applies groups of changes, syncs once per group, then answers.
+//!
+//! ```text
+//! callers -> queue -> decide and store a group -> sync -> publish the snapshot -> answer
+//! ```
+//!
+//! Sweeping rides along: a few due records with each group while callers wait, thousands at a time
+//! once nobody has come for a while, and then the file is made smaller if little is left in it.
+//!
+//! A failed commit may or may not be on disk. Its callers are told so, and the store refuses
+//! everything from then on: only opening the file again can tell.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use wane::store::{BoxError, StoreError, Timestamp};
+
+use super::acknowledged::Acknowledged;
+use super::engine::{Applied, Engine, KeyedChange};
+use super::queue::{Answers, Job, Taken};
+use super::view::Shared;
+
+/// Due records removed along with a group.
+const SWEEP_BUSY: usize = 32;
+
+/// Due records removed in one step while nobody waits.
+const SWEEP_IDLE: usize = 2_048;
+
+/// How long nobody must have come before the writer takes time for larger steps.
+const IDLE_AFTER: Duration = Duration::from_millis(10);
+
+/// How long the writer sleeps at most, so that an expiry far ahead needs no exact timer.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
+/// A file below this size is left as it is.
+const COMPACT_ABOVE: u64 = 8 << 20;
+
+/// Compaction copies what is left, and callers wait for it: no more than this is worth it.
+const COMPACT_AT_MOST: u64 = 32 << 20;
+
+/// The writer's side of an open store.
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) engine: Engine,
+    pub(super) shared: Arc<Shared>,
+    pub(super) acknowledged: Acknowledged,
+    pub(super) next_due: Option<Timestamp>,
+    /// What the file was last compacted to, so that it is not tried again for nothing.
+    pub(super) compacted_to: u64,
+}
+
+impl Writer {
+    /// Works until the queue is closed and empty, or the engine fails.
+    pub(super) fn run(mut self, runtime: &Runtime) {
+        let mut last_group = 0;
+        loop {
+            match self.shared.queue.take(last_group) {
+                Taken::Closed => return,
+                Taken::Group(jobs) => {
+                    last_group = jobs.len();
+                    if !self.serve(jobs) {
+                        return self.refuse_rest();
+                    }
+                }
+                Taken::Nothing => {
+                    let woken = runtime.block_on(self.rest());
+                    if !woken && !self.tidy() {
+                        return self.refuse_rest();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for a job. `false` means that nobody came and there is time to tidy up.
+    async fn rest(&self) -> bool {
+        let now = self.shared.clock.now();
+        let due = self.next_due.map_or(LONGEST_SLEEP, |due| now.until(due));
+        let sleep = self.shared.clock.sleep(due.clamp(IDLE_AFTER, LONGEST_SLEEP));
+        tokio::select! {
+            biased;
+            () = self.shared.queue.arrival() => true,
+            () = sleep => false,
+        }
+    }
+
+    /// Applies a group and answers it. `false` means that the engine has failed.
+    fn serve(&mut self, jobs: Vec<Job>) -> bool {
+        let mut batch = Vec::with_capacity(jobs.len());
+        let mut replies = Vec::with_capacity(jobs.len());
+        for Job { changes, reply } in jobs {
+            replies.push((changes.len(), reply));
+            batch.extend(changes);
+        }
+        let result = self.commit(batch, SWEEP_BUSY);
+        let served = result.is_ok();
+        let mut outcomes = result.map(|applied| applied.outcomes.into_iter());
+        for (count, reply) in replies {
+            let answers: Answers = match &mut outcomes {
+                Ok(outcomes) => Ok(outcomes.by_ref().take(count).collect()),
+                Err(error) => Err(unknown(error)),
+            };
+            // A caller that no longer waits has dropped its end, which is its right.
+            drop(reply.send(answers));
+        }
+        served
+    }
+
+    /// Makes a batch durable and visible. On failure, notes why for all callers to come.
+    fn commit(&mut self, batch: Vec<KeyedChange>, sweep: usize) -> Result<Applied, String> {
+        let now = self.shared.decide_begins();
+        let result = self.try_commit(batch, sweep, now);
+        if let Err(error) = &result {
+            self.shared.fail(error);
+        }
+        self.shared.decide_ends();
+        result
+    }
+
+    fn try_commit(
+        &mut self,
+        batch: Vec<KeyedChange>,
+        sweep: usize,
+        now: Timestamp,
+    ) -> Result<Applied, String> {
+        // redb can panic on a page that rotted since it was verified.
+        let applied = catch_unwind(AssertUnwindSafe(|| self.engine.apply(batch, sweep, now)))
+            .unwrap_or_else(|_| Err("a page of the file is damaged".into()))
+            .and_then(|applied| {
+                self.acknowledged.note(applied.commit)?;
+                self.shared.publish(self.engine.snapshot()?);
+                Ok(applied)
+            })
+            .map_err(|error: BoxError| error.to_string())?;
+        self.next_due = applied.next_due;
+        Ok(applied)
+    }
+
+    /// Does one step of what can wait. `false` means that the engine has failed.
+    fn tidy(&mut self) -> bool {
+        let now = self.shared.clock.now();
+        if self.next_due.is_some_and(|due| due <= now) {
+            return self.commit(Vec::new(), SWEEP_IDLE).is_ok();
+        }
+        match self.compact_if_worthwhile() {
+            Ok(()) => true,
+            Err(error) => {
+                self.shared.fail(&error.to_string());
+                false
+            }
+        }
+    }
+
+    fn compact_if_worthwhile(&mut self) -> Result<(), BoxError> {
+        let left = self.engine.stored_bytes();
+        let size = self.shared.file_size()?;
+        let worthwhile = size > COMPACT_ABOVE && size / 4 > left && left < COMPACT_AT_MOST;
+        if !worthwhile || size == self.compacted_to {
+            return Ok(());
+        }
+        let engine = &mut self.engine;
+        let outcome = self.shared.without_snapshot(|| {
+            let compacted = engine.compact();
+            (compacted, engine.snapshot())
+        })?;
+        match outcome {
+            // A scan still holds a snapshot: another time.
+            Ok(()) | Err(redb::CompactionError::TransactionInProgress) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.compacted_to = self.shared.file_size()?;
+        Ok(())
+    }
+
+    /// Answers what is still queued after the engine has failed.
+    fn refuse_rest(&self) {
+        self.shared.queue.close();
+        while let Taken::Group(jobs) = self.shared.queue.take(0) {
+            for job in jobs {
+                drop(job.reply.send(Err(self.shared.failure())));
+            }
+        }
+    }
+}
+
+fn unknown(reason: &str) -> StoreError {
+    StoreError::Unknown { backend: "file", source: reason.into() }
+}

@@ -1,0 +1,3 @@
+//! Integration tests of the backends: one binary, one module per concern.
+
+mod opening;

@@ -1,0 +1,138 @@
+//! Creating and opening a file store: every way it can go wrong says what to do.
+
+use std::fs;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use wane::clock::{ManualClock, SharedClock, SystemClock};
+use wane::store::{Key, Life, Outcome, Store, StoreError, Value, Write};
+use wane_backends::OpenError;
+use wane_backends::file::FileStore;
+
+fn directory() -> TempDir {
+    tempfile::tempdir().expect("a temporary directory")
+}
+
+fn key(name: &str) -> Key {
+    Key::new(b"opening", name.as_bytes()).expect("a legal key")
+}
+
+fn permanent(value: &str) -> Write {
+    Write::new(Value::new(value.to_owned()).expect("a legal value"), Life::Permanent)
+}
+
+async fn insert(store: &FileStore, name: &str, value: &str) -> Result<Outcome, StoreError> {
+    store.insert_if_not_exists(&key(name), permanent(value)).await
+}
+
+#[tokio::test]
+async fn a_missing_store_and_an_existing_one_are_told_apart() {
+    let directory = directory();
+    let clock = SystemClock::shared();
+    let absent = FileStore::open(directory.path(), Arc::clone(&clock));
+    assert!(matches!(absent, Err(OpenError::Absent { .. })), "{absent:?}");
+    let created = FileStore::create(directory.path(), Arc::clone(&clock));
+    assert!(created.is_ok(), "{created:?}");
+    let again = FileStore::create(directory.path(), clock);
+    assert!(matches!(again, Err(OpenError::Exists { .. })), "{again:?}");
+}
+
+#[tokio::test]
+async fn opening_twice_in_one_process_is_the_same_store() {
+    let directory = directory();
+    let one = FileStore::open_or_create(directory.path(), SystemClock::shared()).unwrap();
+    let two = FileStore::open(directory.path(), SystemClock::shared()).unwrap();
+    assert!(insert(&one, "a", "1").await.unwrap().is_applied());
+    assert!(!insert(&two, "a", "2").await.unwrap().is_applied());
+}
+
+#[tokio::test]
+async fn a_store_reopens_with_what_it_held() {
+    let directory = directory();
+    for round in 0..5 {
+        let store = FileStore::open_or_create(directory.path(), SystemClock::shared()).unwrap();
+        assert!(insert(&store, &format!("{round}"), "v").await.unwrap().is_applied());
+        for earlier in 0..=round {
+            assert!(store.get(&key(&format!("{earlier}"))).await.unwrap().is_some());
+        }
+    }
+}
+
+/// A clock set back during downtime must not revive what had expired.
+#[tokio::test]
+async fn time_does_not_restart_below_what_the_file_has_seen() {
+    let directory = directory();
+    let ahead = ManualClock::seeded(1);
+    ahead.advance(std::time::Duration::from_secs(1_000));
+    let store = FileStore::open_or_create(directory.path(), ahead.clone()).unwrap();
+    assert!(insert(&store, "a", "1").await.unwrap().is_applied());
+    drop(store);
+    let behind: SharedClock = ManualClock::seeded(2);
+    FileStore::open(directory.path(), Arc::clone(&behind)).unwrap();
+    assert!(behind.now() >= wane::clock::Clock::now(&*ahead));
+}
+
+fn damaged(directory: &TempDir) -> String {
+    match FileStore::open(directory.path(), SystemClock::shared()) {
+        Err(OpenError::Damaged { path, reason }) => {
+            assert!(path.ends_with("records.redb"), "{path:?}");
+            reason
+        }
+        other => panic!("not refused as damaged: {other:?}"),
+    }
+}
+
+async fn filled() -> TempDir {
+    let directory = directory();
+    let store = FileStore::create(directory.path(), SystemClock::shared()).unwrap();
+    for number in 0..200 {
+        assert!(insert(&store, &format!("{number}"), "value").await.unwrap().is_applied());
+    }
+    directory
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_refused_and_left_as_it_is() {
+    type Damage = fn(Vec<u8>) -> Vec<u8>;
+    let damages: [(&str, Damage); 5] = [
+        ("emptied", |_| Vec::new()),
+        ("cut", |bytes| bytes[..bytes.len() / 2].to_vec()),
+        ("nearly gone", |bytes| bytes[..100].to_vec()),
+        ("overwritten with zeros", |bytes| vec![0; bytes.len()]),
+        ("something else", |_| b"# not a store at all\n".repeat(500)),
+    ];
+    for (name, damage) in damages {
+        let directory = filled().await;
+        let path = directory.path().join("records.redb");
+        let harmed = damage(fs::read(&path).unwrap());
+        fs::write(&path, &harmed).unwrap();
+        let reason = damaged(&directory);
+        assert!(!reason.is_empty(), "{name}");
+        assert_eq!(fs::read(&path).unwrap(), harmed, "{name}: the file was changed");
+    }
+}
+
+/// A file that went back behind an acknowledged commit has lost something, however sound it is.
+#[tokio::test]
+async fn a_file_older_than_its_acknowledgements_is_refused() {
+    let directory = filled().await;
+    let path = directory.path().join("records.redb");
+    let old = fs::read(&path).unwrap();
+    let store = FileStore::open(directory.path(), SystemClock::shared()).unwrap();
+    assert!(insert(&store, "later", "value").await.unwrap().is_applied());
+    drop(store);
+    fs::write(&path, old).unwrap();
+    assert!(damaged(&directory).contains("acknowledged"));
+    fs::remove_file(directory.path().join("acknowledged")).unwrap();
+    assert!(FileStore::open(directory.path(), SystemClock::shared()).is_ok());
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_used_is_an_error_with_its_path() {
+    let directory = directory();
+    let file = directory.path().join("a-file");
+    fs::write(&file, "x").unwrap();
+    let error = FileStore::create(&file, SystemClock::shared()).unwrap_err();
+    assert!(matches!(error, OpenError::Io { .. }), "{error:?}");
+    assert!(error.to_string().contains("a-file"), "{error}");
+}
