@@ -19,7 +19,7 @@ use redb::{
     Database, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata,
     StorageBackend, Table, TableDefinition, WriteTransaction,
 };
-use wane::store::{BoxError, Change, Outcome, Record, Step, StoreError, Timestamp};
+use wane::store::{BoxError, Change, Current, Outcome, Record, Step, StoreError, Timestamp};
 
 use super::format::{self, FORMAT_VERSION, StoredRecord, decode_due, encode_due};
 
@@ -37,7 +37,7 @@ const CACHE_BYTES: usize = 256 << 20;
 #[derive(Debug)]
 pub(super) struct KeyedChange {
     pub(super) key: Vec<u8>,
-    pub(super) change: Change,
+    pub(super) change: Change<'static>,
 }
 
 /// What a transaction left behind.
@@ -202,7 +202,7 @@ impl<'txn> Tables<'txn> {
     fn change(
         &mut self,
         key: &[u8],
-        change: Change,
+        change: Change<'static>,
         now: Timestamp,
     ) -> Result<Result<Outcome, StoreError>, BoxError> {
         let stored = match self.stored(key)?.transpose() {
@@ -210,8 +210,8 @@ impl<'txn> Tables<'txn> {
             Err(corrupt) => return Ok(Err(corrupt)),
         };
         let live = stored.as_ref().map(|stored| &stored.record).filter(|r| r.is_live(now));
-        let step = change.decide(live, now);
-        let outcome = step.outcome(live);
+        let step = change.decide(live.map(Current::from), now);
+        let outcome = step.outcome(|| live.cloned());
         let filed = stored.as_ref().and_then(|stored| stored.filed);
         match step {
             Step::Store(record) => self.store(key, record, filed)?,

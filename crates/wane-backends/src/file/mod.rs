@@ -120,7 +120,8 @@ impl FileStore {
         })
     }
 
-    async fn change(&self, key: &Key, change: Change) -> Result<Outcome, StoreError> {
+    async fn change(&self, key: &Key, change: Change<'_>) -> Result<Outcome, StoreError> {
+        let change = change.into_owned();
         let mut answers = self.submit(vec![KeyedChange { key: encode_key(key), change }]).await?;
         answers.pop().unwrap_or_else(|| Err(self.inner.shared.failure()))
     }
@@ -209,13 +210,12 @@ impl Store for FileStore {
     }
 
     async fn put(&self, key: &Key, write: Write) -> Result<Outcome, StoreError> {
-        self.change(key, Change::put(write, self.now())?).await
+        self.change(key, Change::put(write, || self.now())?).await
     }
 
     async fn put_batch(&self, writes: Vec<(Key, Write)>) -> Result<Vec<Outcome>, StoreError> {
-        let now = self.now();
         let keyed = |(key, write)| {
-            let change = Change::put(write, now)?;
+            let change = Change::put(write, || self.now())?;
             Ok(KeyedChange { key: encode_key(&key), change })
         };
         let changes = writes.into_iter().map(keyed).collect::<Result<Vec<_>, StoreError>>()?;
@@ -226,7 +226,7 @@ impl Store for FileStore {
     }
 
     async fn insert_if_not_exists(&self, key: &Key, write: Write) -> Result<Outcome, StoreError> {
-        self.change(key, Change::insert(write, self.now())?).await
+        self.change(key, Change::insert(write, || self.now())?).await
     }
 
     async fn compare_and_swap(
@@ -235,7 +235,7 @@ impl Store for FileStore {
         expected: &[u8],
         write: Write,
     ) -> Result<Outcome, StoreError> {
-        self.change(key, Change::swap(expected, write, self.now())?).await
+        self.change(key, Change::swap(expected, write, || self.now())?).await
     }
 
     async fn compare_and_delete(

@@ -6,11 +6,11 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::StoreError;
+use super::inline::InlineBytes;
 
 /// The longest partition, in bytes. The shortest is 1.
 pub const MAX_PARTITION: usize = 1_024;
@@ -44,10 +44,10 @@ impl fmt::Debug for Partition {
 
 /// The key of one record. Keys compare by partition first, then by clustering, byte by byte.
 ///
-/// A clone is a reference count: both parts share one allocation.
+/// Short keys are kept in place; a clone of a long one is a reference count.
 #[derive(Clone)]
 pub struct Key {
-    bytes: Arc<[u8]>,
+    bytes: InlineBytes<38>,
     partition_len: u16,
 }
 
@@ -65,25 +65,31 @@ impl Key {
         Ok(Self::join(partition, clustering))
     }
 
-    fn join(partition: &[u8], clustering: &[u8]) -> Self {
+    /// Joins parts that were a key before.
+    pub(super) fn join(partition: &[u8], clustering: &[u8]) -> Self {
         // Within MAX_PARTITION, so the length fits.
         let partition_len = partition.len() as u16;
-        Self { bytes: partition.iter().chain(clustering).copied().collect(), partition_len }
+        Self { bytes: InlineBytes::join(partition, clustering), partition_len }
     }
 
     /// The partition's bytes.
     pub fn partition(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.partition_len)]
+        &self.joined()[..usize::from(self.partition_len)]
     }
 
     /// The clustering's bytes; empty where there is none.
     pub fn clustering(&self) -> &[u8] {
-        &self.bytes[usize::from(self.partition_len)..]
+        &self.joined()[usize::from(self.partition_len)..]
     }
 
     /// The length of both parts together, in bytes.
     pub fn size(&self) -> usize {
-        self.bytes.len()
+        self.joined().len()
+    }
+
+    /// Both parts as one string.
+    pub(super) fn joined(&self) -> &[u8] {
+        self.bytes.as_slice()
     }
 }
 
@@ -99,7 +105,7 @@ impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         // The length is left out: keys that differ only in where they are split are rare, and
         // equality tells them apart.
-        state.write(&self.bytes);
+        state.write(self.joined());
     }
 }
 

@@ -10,16 +10,19 @@
 
 mod change;
 mod error;
+mod inline;
 mod key;
 mod keyspace;
+mod memory;
 mod record;
 mod rows;
 mod ttl;
 
-pub use change::{Change, Condition, Effect, Step};
+pub use change::{Change, Condition, Current, Effect, Step};
 pub use error::{BoxError, StoreError};
 pub use key::{ClusteringRange, Key, MAX_CLUSTERING, MAX_PARTITION, Partition};
 pub use keyspace::Keyspace;
+pub use memory::{MemoryScanCursor, MemoryStore};
 pub use record::{
     Fence, MAX_VALUE, Outcome, PAGE_BYTES, Page, PageFill, PageLimit, Record, Row, ScanPage, Value,
     Write,

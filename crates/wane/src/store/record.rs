@@ -26,6 +26,11 @@ impl Value {
         Err(StoreError::invalid("value", reason))
     }
 
+    /// Takes bytes that a value held before.
+    pub(super) fn within_limits(bytes: Bytes) -> Self {
+        Self(bytes)
+    }
+
     /// The bytes, without a copy.
     pub fn into_bytes(self) -> Bytes {
         self.0

@@ -1,0 +1,323 @@
+//! The hash index: from a key to its slot, without a lock for readers.
+//!
+//! Keys are divided over segments by hash. A segment publishes a [`View`]: an open-addressed table
+//! of atomic words and the chunks of slots they point into. Readers load the view and probe; the
+//! words only ever change from empty to an entry, from an entry to a tombstone and back to an
+//! entry, so a probe sees every key that was there throughout. What a word says is a hint: the
+//! slot, under its own lock, has the key.
+//!
+//! Writers that add or remove a key hold the segment's lock. Growing, shrinking and adding chunks
+//! publish a new view; a reader on the old one ends as if it had been a little earlier.
+//!
+//! Lock order: slot, then segment; a vacant slot's lock may be taken within the segment's, as
+//! whoever holds the lock of a vacant slot waits for nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, MutexGuard};
+
+use super::slot::Slot;
+
+/// Slots that are allocated and freed together.
+const CHUNK: usize = 128;
+
+/// The smallest table of a segment.
+const SMALLEST: usize = 16;
+
+const SEGMENT_BITS: u32 = 6;
+
+/// Parts of the index that change independently.
+pub(super) const SEGMENTS: usize = 1 << SEGMENT_BITS;
+
+/// A slot's place: the segment in the low bits, the slot within it above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SlotId(u32);
+
+impl SlotId {
+    fn new(segment: usize, index: u32) -> Self {
+        Self(index << SEGMENT_BITS | segment as u32)
+    }
+
+    #[cfg(test)]
+    pub(super) fn numbered(number: u32) -> Self {
+        Self(number)
+    }
+
+    fn segment(self) -> usize {
+        self.0 as usize % SEGMENTS
+    }
+
+    fn index(self) -> u32 {
+        self.0 >> SEGMENT_BITS
+    }
+}
+
+const EMPTY: u64 = 0;
+const TOMBSTONE: u64 = 1;
+
+/// A word of the table: the hash's upper half, and the slot's index plus two.
+fn word(hash: u64, index: u32) -> u64 {
+    (hash >> 32 << 32) | u64::from(index + 2)
+}
+
+fn index_of(word: u64) -> u32 {
+    word as u32 - 2
+}
+
+type Chunk = [Slot; CHUNK];
+
+/// What a segment looks like to readers.
+#[derive(Debug)]
+struct View {
+    words: Arc<[AtomicU64]>,
+    chunks: Vec<Option<Arc<Chunk>>>,
+}
+
+impl View {
+    /// Where the words of a hash begin.
+    fn start(&self, hash: u64) -> usize {
+        (hash >> 32) as usize % self.words.len()
+    }
+
+    fn slot(&self, index: u32) -> Option<&Slot> {
+        let index = index as usize;
+        self.chunks.get(index / CHUNK)?.as_ref().map(|chunk| &chunk[index % CHUNK])
+    }
+
+    /// The indexes of slots that may hold a key with this hash.
+    fn candidates(&self, hash: u64) -> impl Iterator<Item = (usize, u32)> {
+        let (start, mask) = (self.start(hash), self.words.len() - 1);
+        let places = (0..self.words.len()).map(move |step| (start + step) & mask);
+        let probed = places.map(|place| (place, self.words[place].load(Ordering::Acquire)));
+        probed
+            .take_while(|(_, word)| *word != EMPTY)
+            .filter(move |(_, word)| *word != TOMBSTONE && word >> 32 == hash >> 32)
+            .map(|(place, word)| (place, index_of(word)))
+    }
+}
+
+/// The index over all keys.
+#[derive(Debug)]
+pub(super) struct Points {
+    segments: Box<[Segment]>,
+}
+
+#[derive(Debug)]
+struct Segment {
+    view: ArcSwap<View>,
+    books: Mutex<Books>,
+}
+
+/// What writers know of a segment.
+#[derive(Debug, Default)]
+struct Books {
+    /// By chunk, which of its slots are free.
+    free: Vec<u128>,
+    /// No chunk below this one has a free slot.
+    first_free: usize,
+    entries: usize,
+    tombstones: usize,
+}
+
+impl Points {
+    pub(super) fn new() -> Self {
+        Self { segments: (0..SEGMENTS).map(|_| Segment::new()).collect() }
+    }
+
+    /// Hands each slot that may hold a key with this hash to `find`, until it returns something.
+    pub(super) fn find<T>(
+        &self,
+        hash: u64,
+        mut find: impl FnMut(SlotId, &Slot) -> Option<T>,
+    ) -> Option<T> {
+        let number = hash as usize % SEGMENTS;
+        let view = self.segments[number].view.load();
+        view.candidates(hash)
+            .find_map(|(_, index)| find(SlotId::new(number, index), view.slot(index)?))
+    }
+
+    /// Hands the slot to `visit`, unless it is gone.
+    pub(super) fn visit<T>(&self, id: SlotId, visit: impl FnOnce(&Slot) -> T) -> Option<T> {
+        self.segments[id.segment()].view.load().slot(id.index()).map(visit)
+    }
+
+    /// The right to add and remove keys with this hash.
+    pub(super) fn change(&self, hash: u64) -> SegmentChange<'_> {
+        let number = hash as usize % SEGMENTS;
+        let segment = &self.segments[number];
+        SegmentChange { segment, number, books: segment.books.lock() }
+    }
+
+    /// How many slots there are, vacant ones included.
+    pub(super) fn slots(&self) -> usize {
+        let chunks = |segment: &Segment| segment.view.load().chunks.iter().flatten().count();
+        self.segments.iter().map(chunks).sum::<usize>() * CHUNK
+    }
+
+    /// Bytes allocated for tables and slots.
+    pub(super) fn allocated_bytes(&self) -> usize {
+        let words = |segment: &Segment| segment.view.load().words.len();
+        let words: usize = self.segments.iter().map(words).sum();
+        words * size_of::<AtomicU64>() + self.slots() * size_of::<Slot>()
+    }
+
+    /// Returns memory that is no longer needed, one segment at a time.
+    pub(super) fn tidy(&self) {
+        for (number, segment) in self.segments.iter().enumerate() {
+            SegmentChange { segment, number, books: segment.books.lock() }.tidy();
+        }
+    }
+
+    /// The ids of all slots, vacant ones included, segment by segment.
+    pub(super) fn all_ids(&self) -> impl Iterator<Item = SlotId> {
+        self.segments.iter().enumerate().flat_map(|(number, segment)| {
+            let slots = segment.view.load().chunks.len() * CHUNK;
+            (0..slots as u32).map(move |index| SlotId::new(number, index))
+        })
+    }
+}
+
+impl Segment {
+    fn new() -> Self {
+        let view = View { words: empty_words(SMALLEST), chunks: Vec::new() };
+        Self { view: ArcSwap::from_pointee(view), books: Mutex::default() }
+    }
+}
+
+fn empty_words(len: usize) -> Arc<[AtomicU64]> {
+    (0..len).map(|_| AtomicU64::new(EMPTY)).collect()
+}
+
+/// A segment whose keys can be added and removed.
+#[derive(Debug)]
+pub(super) struct SegmentChange<'a> {
+    segment: &'a Segment,
+    number: usize,
+    books: MutexGuard<'a, Books>,
+}
+
+impl SegmentChange<'_> {
+    /// Takes a vacant slot, lets `fill` fill it, and lists it under `hash`.
+    pub(super) fn add(&mut self, hash: u64, fill: impl FnOnce(SlotId, &Slot)) {
+        self.make_room();
+        let index = self.take_free();
+        let view = self.segment.view.load();
+        if let Some(slot) = view.slot(index) {
+            fill(SlotId::new(self.number, index), slot);
+        }
+        let (start, mask) = (view.start(hash), view.words.len() - 1);
+        let mut places = (0..view.words.len()).map(|step| (start + step) & mask);
+        // There is one: the table is never full.
+        if let Some((place, before)) = places.find_map(|place| {
+            let word = view.words[place].load(Ordering::Relaxed);
+            (word <= TOMBSTONE).then_some((place, word))
+        }) {
+            view.words[place].store(word(hash, index), Ordering::Release);
+            self.books.entries += 1;
+            self.books.tombstones -= usize::from(before == TOMBSTONE);
+        }
+    }
+
+    /// Takes the slot off the list and gives it back. The caller has emptied it.
+    ///
+    /// `true` means that the segment now holds memory that [`Points::tidy`] would return.
+    pub(super) fn remove(&mut self, hash: u64, id: SlotId) -> bool {
+        let view = self.segment.view.load();
+        let listed = view.candidates(hash).find(|(_, index)| *index == id.index());
+        if let Some((place, _)) = listed {
+            view.words[place].store(TOMBSTONE, Ordering::Release);
+            self.books.entries -= 1;
+            self.books.tombstones += 1;
+        }
+        let chunk = id.index() as usize / CHUNK;
+        self.books.free[chunk] |= 1 << (id.index() as usize % CHUNK);
+        self.books.first_free = self.books.first_free.min(chunk);
+        self.books.free[chunk] == u128::MAX || self.is_oversized(&view)
+    }
+
+    fn is_oversized(&self, view: &View) -> bool {
+        view.words.len() > SMALLEST && self.books.entries < view.words.len() / 8
+    }
+
+    /// Returns the memory of chunks without entries and of a table grown too large.
+    fn tidy(&mut self) {
+        let view = self.segment.view.load();
+        if self.is_oversized(&view) {
+            self.rebuild(&view);
+        }
+        let is_empty = |(free, chunk): (&u128, &Option<_>)| *free == u128::MAX && chunk.is_some();
+        if self.books.free.iter().zip(&view.chunks).any(is_empty) {
+            self.drop_chunks();
+        }
+    }
+
+    /// Sees to it that a table and a chunk have room for one more.
+    fn make_room(&mut self) {
+        let view = self.segment.view.load();
+        let used = self.books.entries + self.books.tombstones + 1;
+        if used * 4 > view.words.len() * 3 {
+            self.rebuild(&view);
+        }
+        while self.books.free.get(self.books.first_free).is_some_and(|free| *free == 0) {
+            self.books.first_free += 1;
+        }
+        let chunk = self.books.first_free;
+        let view = self.segment.view.load();
+        if view.chunks.get(chunk).is_none_or(Option::is_none) {
+            self.add_chunk(&view, chunk);
+        }
+    }
+
+    fn take_free(&mut self) -> u32 {
+        let chunk = self.books.first_free;
+        let within = self.books.free[chunk].trailing_zeros();
+        self.books.free[chunk] &= !(1 << within);
+        (chunk * CHUNK) as u32 + within
+    }
+
+    /// Publishes a table of a fitting size without tombstones.
+    fn rebuild(&mut self, view: &View) {
+        let len = ((self.books.entries + 1) * 2).next_power_of_two().max(SMALLEST);
+        let next = View { words: empty_words(len), chunks: view.chunks.clone() };
+        for entry in view.words.iter().map(|word| word.load(Ordering::Relaxed)) {
+            if entry > TOMBSTONE {
+                let start = next.start(entry);
+                let free = (0..len).map(|step| (start + step) & (len - 1));
+                let free = free.filter(|place| next.words[*place].load(Ordering::Relaxed) == EMPTY);
+                free.take(1).for_each(|place| next.words[place].store(entry, Ordering::Relaxed));
+            }
+        }
+        self.books.tombstones = 0;
+        self.segment.view.store(Arc::new(next));
+    }
+
+    fn add_chunk(&mut self, view: &View, chunk: usize) {
+        let mut chunks = view.chunks.clone();
+        let slots: Arc<Chunk> = Arc::new(std::array::from_fn(|_| Slot::default()));
+        if chunk == chunks.len() {
+            chunks.push(Some(slots));
+            self.books.free.push(u128::MAX);
+        } else {
+            chunks[chunk] = Some(slots);
+        }
+        self.segment.view.store(Arc::new(View { words: Arc::clone(&view.words), chunks }));
+    }
+
+    /// Lets go of chunks without entries, and of the room for those after the last one.
+    fn drop_chunks(&mut self) {
+        let view = self.segment.view.load();
+        let kept =
+            |(chunk, free): (&Option<_>, &u128)| chunk.clone().filter(|_| *free != u128::MAX);
+        let mut chunks: Vec<_> = view.chunks.iter().zip(&self.books.free).map(kept).collect();
+        while chunks.last().is_some_and(Option::is_none) {
+            chunks.pop();
+        }
+        chunks.shrink_to_fit();
+        self.books.free.truncate(chunks.len());
+        self.books.free.shrink_to_fit();
+        self.books.first_free = self.books.first_free.min(chunks.len());
+        self.segment.view.store(Arc::new(View { words: Arc::clone(&view.words), chunks }));
+    }
+}
