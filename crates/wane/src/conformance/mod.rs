@@ -4,6 +4,10 @@
 //! so that they share a store without meeting. Time passes through [`Harness::outlive`]: a manual
 //! clock is moved, a server that keeps its own time is really waited for.
 
+mod model;
+
+pub use model::{ModelCursor, ModelStore};
+
 use crate::clock::ManualClock;
 use crate::store::{Store, StoreError, Ttl};
 
