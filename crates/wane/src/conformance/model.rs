@@ -14,6 +14,7 @@ use std::vec;
 
 use parking_lot::{Mutex, MutexGuard};
 
+use super::{Flaw, FlawedModel};
 use crate::clock::SharedClock;
 use crate::store::{
     ClusteringRange, Fence, Key, Life, Outcome, PAGE_BYTES, Page, PageLimit, Partition, Record,
@@ -41,6 +42,11 @@ impl ModelStore {
     /// An empty store that lives by `clock`.
     pub fn new(clock: SharedClock) -> Self {
         Self { clock, records: Arc::default() }
+    }
+
+    /// An empty store that makes one mistake, for controls: a check that it passes is no check.
+    pub fn flawed(clock: SharedClock, flaw: Flaw) -> FlawedModel {
+        FlawedModel::new(clock, flaw)
     }
 
     /// Removes what has expired and returns the bytes of the keys and values that are left.
@@ -141,7 +147,7 @@ fn fill(rows: &mut impl Iterator<Item = Row>, limit: PageLimit) -> Vec<Row> {
 
 /// The rest of a scan: the store as it was when the scan began.
 #[derive(Debug)]
-pub struct ModelCursor(vec::IntoIter<Row>);
+pub struct ModelCursor(pub(super) vec::IntoIter<Row>);
 
 impl Store for ModelStore {
     type ScanCursor = ModelCursor;

@@ -1,3 +1,4 @@
 //! Integration tests of the `wane` crate: one binary, one module per concern.
 
+mod conformance;
 mod tidy;
