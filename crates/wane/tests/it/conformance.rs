@@ -1,4 +1,4 @@
-//! The suite on the model: it passes on a sound store and fails on every flaw of the catalogue.
+//! The suite on memory and on the model, and its control: every flaw of the catalogue is noticed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use wane::clock::{Clock, ManualClock};
 use wane::conformance::{Flaw, FlawedModel, Harness, ModelStore, first_failure, run_all};
-use wane::store::{StoreError, Ttl};
+use wane::store::{MemoryStore, StoreError, Ttl};
 
 /// Moves the clock past a life, also while it slews.
 fn outlive(clock: &ManualClock, ttl: Ttl) {
@@ -54,6 +54,47 @@ impl Harness for Sound {
 
     fn footprint(&self) -> Option<u64> {
         Some(self.store.footprint())
+    }
+}
+
+struct Memory {
+    clock: Arc<ManualClock>,
+    store: MemoryStore,
+}
+
+impl Memory {
+    fn new() -> Self {
+        let clock = ManualClock::seeded(1);
+        let store = MemoryStore::new(clock.clone()).expect("a thread for the sweeper");
+        Self { store, clock }
+    }
+}
+
+impl Harness for Memory {
+    type Store = MemoryStore;
+
+    fn name(&self) -> &str {
+        "memory"
+    }
+
+    fn store(&self) -> MemoryStore {
+        self.store.clone()
+    }
+
+    async fn outlive(&self, ttl: Ttl) {
+        outlive(&self.clock, ttl);
+    }
+
+    fn clock(&self) -> Option<&ManualClock> {
+        Some(&self.clock)
+    }
+
+    async fn reopen(&self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    fn footprint(&self) -> Option<u64> {
+        Some(self.store.allocated_bytes() as u64)
     }
 }
 
@@ -108,6 +149,13 @@ async fn sound_model_passes_every_case() {
     assert_eq!(report.not_applicable, [], "the model can do everything a case may need");
     let names: BTreeSet<_> = report.passed.iter().collect();
     assert_eq!(names.len(), report.passed.len(), "cases share partitions where they share a name");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_keeps_the_contract() {
+    let report = run_all(&Memory::new()).await;
+    println!("{report}");
+    report.assert_passed();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

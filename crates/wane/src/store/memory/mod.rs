@@ -100,9 +100,13 @@ impl MemoryStore {
         Ok(Self { inner: Arc::new(Inner { core, sweeper }) })
     }
 
-    /// Bytes that the store has allocated for slots and the hash index, whether in use or not.
+    /// Bytes allocated for slots, the hash index and values kept outside of slots. Walks them all.
     pub fn allocated_bytes(&self) -> usize {
-        self.inner.core.points.allocated_bytes()
+        let points = &self.inner.core.points;
+        let outside = points.all_ids().filter_map(|id| {
+            points.visit(id, |slot| slot.state.lock().entry.as_ref().map(|e| e.bytes_outside()))?
+        });
+        points.allocated_bytes() + outside.sum::<usize>()
     }
 }
 

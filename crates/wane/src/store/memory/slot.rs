@@ -82,6 +82,14 @@ impl Entry {
         (self.expiry != NEVER).then(|| Timestamp::from_unix_millis(self.expiry))
     }
 
+    /// The size of a value that did not fit into the slot.
+    pub(super) fn bytes_outside(&self) -> usize {
+        match &self.value {
+            Packed::Here { .. } => 0,
+            Packed::Shared(bytes) => bytes.len(),
+        }
+    }
+
     pub(super) fn is_live(&self, now: impl FnOnce() -> Timestamp) -> bool {
         // A permanent record needs no look at the clock.
         self.expiry == NEVER || now().as_unix_millis() < self.expiry

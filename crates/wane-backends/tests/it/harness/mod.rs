@@ -1,0 +1,3 @@
+//! How the conformance suite reaches each backend.
+
+pub(crate) mod file;
