@@ -142,8 +142,7 @@ impl Inner {
         let shared = Arc::new(Shared::new(clock, directory.records(), snapshot));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let runtime = runtime.map_err(|error| io(error.into()))?;
-        let writer =
-            Writer { engine, shared: Arc::clone(&shared), acknowledged, next_due, compacted_to: 0 };
+        let writer = Writer::new(engine, Arc::clone(&shared), acknowledged, next_due);
         let thread = std::thread::Builder::new().name("wane-file-writer".into());
         let thread =
             thread.spawn(move || writer.run(&runtime)).map_err(|error| io(error.into()))?;

@@ -31,6 +31,9 @@ const SWEEP_IDLE: usize = 2_048;
 /// How long nobody must have come before the writer takes time for larger steps.
 const IDLE_AFTER: Duration = Duration::from_millis(10);
 
+/// How long nothing must have been written before the file is made smaller.
+const COMPACT_AFTER: Duration = Duration::from_secs(1);
+
 /// How long the writer sleeps at most, so that an expiry far ahead needs no exact timer.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
@@ -38,20 +41,41 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 const COMPACT_ABOVE: u64 = 8 << 20;
 
 /// Compaction copies what is left, and callers wait for it: no more than this is worth it.
-const COMPACT_AT_MOST: u64 = 32 << 20;
+const COMPACT_AT_MOST: u64 = 64 << 20;
+
+/// How many times the size of its records a file may have. An ordinary B-tree takes about twice.
+const COMPACT_FROM: u64 = 3;
 
 /// The writer's side of an open store.
 #[derive(Debug)]
 pub(super) struct Writer {
-    pub(super) engine: Engine,
-    pub(super) shared: Arc<Shared>,
-    pub(super) acknowledged: Acknowledged,
-    pub(super) next_due: Option<Timestamp>,
-    /// What the file was last compacted to, so that it is not tried again for nothing.
-    pub(super) compacted_to: u64,
+    engine: Engine,
+    shared: Arc<Shared>,
+    acknowledged: Acknowledged,
+    next_due: Option<Timestamp>,
+    compaction: Compaction,
+}
+
+/// When to look whether the file can be made smaller.
+#[derive(Debug)]
+struct Compaction {
+    /// Set by each commit, taken back by a look at the file.
+    due: bool,
+    /// What the file was last made to be, so that it is not tried again for little.
+    size: u64,
 }
 
 impl Writer {
+    pub(super) fn new(
+        engine: Engine,
+        shared: Arc<Shared>,
+        acknowledged: Acknowledged,
+        next_due: Option<Timestamp>,
+    ) -> Self {
+        let compaction = Compaction { due: true, size: 0 };
+        Self { engine, shared, acknowledged, next_due, compaction }
+    }
+
     /// Works until the queue is closed and empty, or the engine fails.
     pub(super) fn run(mut self, runtime: &Runtime) {
         let mut last_group = 0;
@@ -77,8 +101,9 @@ impl Writer {
     /// Waits for a job. `false` means that nobody came and there is time to tidy up.
     async fn rest(&self) -> bool {
         let now = self.shared.clock.now();
-        let due = self.next_due.map_or(LONGEST_SLEEP, |due| now.until(due));
-        let sleep = self.shared.clock.sleep(due.clamp(IDLE_AFTER, LONGEST_SLEEP));
+        let longest = if self.compaction.due { COMPACT_AFTER } else { LONGEST_SLEEP };
+        let due = self.next_due.map_or(longest, |due| now.until(due));
+        let sleep = self.shared.clock.sleep(due.clamp(IDLE_AFTER, longest));
         tokio::select! {
             biased;
             () = self.shared.queue.arrival() => true,
@@ -135,6 +160,7 @@ impl Writer {
             })
             .map_err(|error: BoxError| error.to_string())?;
         self.next_due = applied.next_due;
+        self.compaction.due = true;
         Ok(applied)
     }
 
@@ -143,6 +169,9 @@ impl Writer {
         let now = self.shared.clock.now();
         if self.next_due.is_some_and(|due| due <= now) {
             return self.commit(Vec::new(), SWEEP_IDLE).is_ok();
+        }
+        if !self.compaction.due {
+            return true;
         }
         match self.compact_if_worthwhile() {
             Ok(()) => true,
@@ -154,10 +183,14 @@ impl Writer {
     }
 
     fn compact_if_worthwhile(&mut self) -> Result<(), BoxError> {
+        self.compaction.due = false;
         let left = self.engine.stored_bytes();
         let size = self.shared.file_size()?;
-        let worthwhile = size > COMPACT_ABOVE && size / 4 > left && left < COMPACT_AT_MOST;
-        if !worthwhile || size == self.compacted_to {
+        let worthwhile = size > COMPACT_ABOVE
+            && size > COMPACT_FROM * left
+            && size > self.compaction.size * 3 / 2
+            && left < COMPACT_AT_MOST;
+        if !worthwhile {
             return Ok(());
         }
         let engine = &mut self.engine;
@@ -166,11 +199,11 @@ impl Writer {
             (compacted, engine.snapshot())
         })?;
         match outcome {
+            Ok(()) => self.compaction.size = self.shared.file_size()?,
             // A scan still holds a snapshot: another time.
-            Ok(()) | Err(redb::CompactionError::TransactionInProgress) => {}
+            Err(redb::CompactionError::TransactionInProgress) => self.compaction.due = true,
             Err(error) => return Err(error.into()),
         }
-        self.compacted_to = self.shared.file_size()?;
         Ok(())
     }
 

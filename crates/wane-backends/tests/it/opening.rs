@@ -84,9 +84,10 @@ fn damaged(directory: &TempDir) -> String {
 
 async fn filled() -> TempDir {
     let directory = directory();
-    let store = FileStore::create(directory.path(), SystemClock::shared()).unwrap();
+    let store = FileStore::create(directory.path(), SystemClock::shared()).expect("a store");
     for number in 0..200 {
-        assert!(insert(&store, &format!("{number}"), "value").await.unwrap().is_applied());
+        let inserted = insert(&store, &format!("{number}"), "value").await;
+        assert!(inserted.expect("an answer").is_applied());
     }
     directory
 }
