@@ -44,14 +44,15 @@ pub enum FormatError {
 pub struct StoredRecord {
     /// What the store's callers see.
     pub record: Record,
-    /// The instant under which the expiry index lists the record. At most the record's expiry:
-    /// a renewal moves only the expiry.
+    /// The instant under which the expiry index lists the record: `None` exactly where the record
+    /// is permanent, and never after its expiry, as a renewal moves only the expiry.
     pub filed: Option<Timestamp>,
 }
 
 impl StoredRecord {
-    /// Appends the record's bytes to `out`, which is cleared first.
+    /// Writes the record's bytes to `out`, in place of what it held.
     pub fn encode(&self, key: &[u8], out: &mut Vec<u8>) {
+        debug_assert!(self.is_filed_in_time(), "{self:?} cannot be read back");
         let Record { value, expires_at, fence } = &self.record;
         let filed = self.filed.filter(|filed| Some(*filed) != *expires_at);
         let mut flags = 0;
@@ -86,15 +87,25 @@ impl StoredRecord {
         let expires_at = take_if(flags & HAS_EXPIRY != 0, &mut rest)?;
         let expires_at = expires_at.map(Timestamp::from_unix_millis);
         let filed = take_if(flags & HAS_FILED != 0, &mut rest)?;
-        let filed = filed.map(Timestamp::from_unix_millis).or(expires_at);
-        let fence = take_if(flags & HAS_FENCE != 0, &mut rest)?.unwrap_or(0);
-        if (flags & HAS_FILED != 0 && filed == expires_at) || (flags & HAS_FENCE != 0 && fence == 0)
-        {
-            return Err(FormatError::Impossible("field"));
+        let filed = filed.map(Timestamp::from_unix_millis);
+        // A record that was never renewed is filed under its expiry, and does not say so.
+        if filed.is_some() && filed >= expires_at {
+            return Err(FormatError::Impossible("index instant"));
+        }
+        let fence = take_if(flags & HAS_FENCE != 0, &mut rest)?;
+        if fence == Some(0) {
+            return Err(FormatError::Impossible("fence"));
         }
         let value = Value::new(Bytes::copy_from_slice(rest));
         let value = value.map_err(|_| FormatError::Impossible("length"))?;
-        Ok(Self { record: Record { value, expires_at, fence: Fence(fence) }, filed })
+        let record = Record { value, expires_at, fence: Fence(fence.unwrap_or(0)) };
+        Ok(Self { record, filed: filed.or(expires_at) })
+    }
+
+    /// Whether the expiry index lists the record if it expires, and no later than that.
+    fn is_filed_in_time(&self) -> bool {
+        self.filed.is_some() == self.record.expires_at.is_some()
+            && self.filed <= self.record.expires_at
     }
 }
 
@@ -154,4 +165,90 @@ fn take_if(present: bool, rest: &mut &[u8]) -> Result<Option<u64>, FormatError> 
     let (number, after) = rest.split_first_chunk().ok_or(FormatError::Short)?;
     *rest = after;
     Ok(Some(u64::from_be_bytes(*number)))
+}
+
+#[cfg(test)]
+mod tests {
+    use wane::store::MAX_VALUE;
+
+    use super::*;
+
+    /// The key `apps`/`row` as stored.
+    const KEY: &[u8] = b"\x00\x04appsrow";
+
+    /// 1,700,000,000,000 ms: 0x18BCFE56800.
+    const EXPIRY: Timestamp = Timestamp::from_unix_millis(1_700_000_000_000);
+
+    /// Five seconds after [`EXPIRY`]: 0x18BCFE57B88.
+    const RENEWED: Timestamp = Timestamp::from_unix_millis(1_700_000_005_000);
+
+    fn stored(value: &[u8], expires_at: Option<Timestamp>, fence: u64) -> StoredRecord {
+        let value = Value::new(value.to_vec()).unwrap();
+        let record = Record { value, expires_at, fence: Fence(fence) };
+        StoredRecord { record, filed: expires_at }
+    }
+
+    fn encoded(stored: &StoredRecord) -> Vec<u8> {
+        let mut bytes = b"what was there before".to_vec();
+        stored.encode(KEY, &mut bytes);
+        bytes
+    }
+
+    /// A body under the checksum that belongs to it, whatever the body holds.
+    fn sealed(body: &[u8]) -> Vec<u8> {
+        [&checksum(KEY, body).to_be_bytes(), body].concat()
+    }
+
+    /// The sweep would find such a record late, and its room would linger past its expiry.
+    #[test]
+    fn a_record_filed_after_its_expiry_is_refused() {
+        let expiry = EXPIRY.as_unix_millis().to_be_bytes();
+        for filed in [EXPIRY, RENEWED] {
+            let body =
+                [&[HAS_EXPIRY | HAS_FILED][..], &expiry, &filed.as_unix_millis().to_be_bytes()];
+            let refused = StoredRecord::decode(KEY, &sealed(&body.concat()));
+            assert_eq!(refused, Err(FormatError::Impossible("index instant")), "{filed:?}");
+        }
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "cannot be read back")]
+    fn a_record_filed_after_its_expiry_is_not_written() {
+        let impossible = StoredRecord { filed: Some(RENEWED), ..stored(b"v", Some(EXPIRY), 0) };
+        encoded(&impossible);
+    }
+
+    #[test]
+    fn what_is_never_written_is_refused() {
+        let instant = [0, 0, 0, 0, 0, 0, 0, 1];
+        let cases: [(&[u8], FormatError); 6] = [
+            (&[], FormatError::Short),
+            (&[ALL_FLAGS + 1], FormatError::Impossible("flag")),
+            (&[&[HAS_FILED][..], &instant].concat(), FormatError::Impossible("flag")),
+            (&[HAS_EXPIRY, 0, 0], FormatError::Short),
+            (&[&[HAS_FENCE][..], &[0; 8]].concat(), FormatError::Impossible("fence")),
+            (&vec![0; 1 + MAX_VALUE + 1], FormatError::Impossible("length")),
+        ];
+        for (body, error) in cases {
+            assert_eq!(StoredRecord::decode(KEY, &sealed(body)), Err(error));
+        }
+        assert!(StoredRecord::decode(KEY, &sealed(&vec![0; 1 + MAX_VALUE])).is_ok());
+    }
+
+    #[test]
+    fn a_record_under_another_key_is_refused() {
+        let bytes = encoded(&stored(b"v", Some(EXPIRY), 7));
+        assert_eq!(StoredRecord::decode(b"\x00\x04appsrox", &bytes), Err(FormatError::Checksum));
+        assert_eq!(StoredRecord::decode(b"\x00\x04appsro", &bytes), Err(FormatError::Checksum));
+    }
+
+    #[test]
+    fn a_key_beyond_the_limits_is_refused() {
+        assert_eq!(decode_key(b"\x00"), Err(FormatError::Short));
+        assert_eq!(decode_key(b"\x00\x05apps"), Err(FormatError::Short));
+        assert_eq!(decode_key(b"\x00\x00row"), Err(FormatError::Impossible("key")));
+        let long = [&[4, 1][..], &[1; 1_025]].concat();
+        assert_eq!(decode_key(&long), Err(FormatError::Impossible("key")));
+    }
 }
