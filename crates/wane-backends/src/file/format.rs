@@ -188,6 +188,10 @@ mod tests {
         StoredRecord { record, filed: expires_at }
     }
 
+    fn renewed(fence: u64) -> StoredRecord {
+        StoredRecord { filed: Some(EXPIRY), ..stored(b"v", Some(RENEWED), fence) }
+    }
+
     fn encoded(stored: &StoredRecord) -> Vec<u8> {
         let mut bytes = b"what was there before".to_vec();
         stored.encode(KEY, &mut bytes);
@@ -197,6 +201,45 @@ mod tests {
     /// A body under the checksum that belongs to it, whatever the body holds.
     fn sealed(body: &[u8]) -> Vec<u8> {
         [&checksum(KEY, body).to_be_bytes(), body].concat()
+    }
+
+    /// A failure means that files already written can no longer be read: raise [`FORMAT_VERSION`] and
+    /// convert, or undo the change. The checksums were computed by another program (zlib).
+    #[test]
+    fn every_shape_of_record_keeps_its_bytes() {
+        let expiry = b"\x00\x00\x01\x8B\xCF\xE5\x68\x00";
+        let renewal = b"\x00\x00\x01\x8B\xCF\xE5\x7B\x88";
+        let fence = b"\x00\x00\x00\x00\x00\x00\x00\x07";
+        let shapes: [(StoredRecord, [&[u8]; 6]); 7] = [
+            (stored(b"", None, 0), [b"\x19\xDC\xD5\x91", b"\x00", b"", b"", b"", b""]),
+            (stored(b"v", None, 0), [b"\xEC\x75\x44\x83", b"\x00", b"", b"", b"", b"v"]),
+            (stored(b"v", None, 7), [b"\xC2\x6C\xE2\x7D", b"\x04", b"", b"", fence, b"v"]),
+            (stored(b"v", Some(EXPIRY), 0), [b"\x75\x24\x04\xC9", b"\x01", expiry, b"", b"", b"v"]),
+            (
+                stored(b"v", Some(EXPIRY), 7),
+                [b"\x27\xBD\xA0\x6E", b"\x05", expiry, b"", fence, b"v"],
+            ),
+            (renewed(0), [b"\xBA\x66\xDA\x24", b"\x03", renewal, expiry, b"", b"v"]),
+            (renewed(7), [b"\xCC\x7D\x7D\x73", b"\x07", renewal, expiry, fence, b"v"]),
+        ];
+        for (stored, golden) in shapes {
+            let golden = golden.concat();
+            assert_eq!(encoded(&stored), golden, "{stored:?}");
+            assert_eq!(StoredRecord::decode(KEY, &golden), Ok(stored));
+        }
+    }
+
+    #[test]
+    fn keys_and_due_entries_keep_their_bytes() {
+        let key = Key::new(b"apps", b"row").unwrap();
+        assert_eq!(encode_key(&key), KEY);
+        assert_eq!(decode_key(KEY), Ok(key));
+        let bare = Key::new(b"apps", b"").unwrap();
+        assert_eq!(encode_key(&bare), b"\x00\x04apps");
+
+        let due = b"\x00\x00\x01\x8B\xCF\xE5\x68\x00\x00\x04appsrow";
+        assert_eq!(encode_due(EXPIRY, KEY), due);
+        assert_eq!(decode_due(due), Ok((EXPIRY, KEY)));
     }
 
     /// The sweep would find such a record late, and its room would linger past its expiry.
