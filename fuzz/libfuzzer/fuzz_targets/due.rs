@@ -1,0 +1,4 @@
+//! The target `due` under libFuzzer.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| wane_fuzz::targets::due::target(bytes));

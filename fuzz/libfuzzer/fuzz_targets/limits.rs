@@ -1,0 +1,4 @@
+//! The target `limits` under libFuzzer.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| wane_fuzz::targets::limits::target(bytes));
