@@ -10,25 +10,33 @@
 
 mod change;
 mod error;
+#[cfg(feature = "testing")]
+mod faulty;
 mod inline;
 mod key;
 mod keyspace;
 mod memory;
+mod observed;
 mod record;
 mod rows;
 mod ttl;
+mod watched;
 
 pub use change::{Change, Condition, Current, Effect, Step};
 pub use error::{BoxError, StoreError};
+#[cfg(feature = "testing")]
+pub use faulty::{Faults, FaultyStore};
 pub use key::{ClusteringRange, Key, MAX_CLUSTERING, MAX_PARTITION, Partition};
 pub use keyspace::Keyspace;
 pub use memory::{MemoryScanCursor, MemoryStore};
+pub use observed::{Answer, Metrics, ObservedStore, Operation, OperationMetrics, prometheus_text};
 pub use record::{
     Fence, MAX_VALUE, Outcome, PAGE_BYTES, Page, PageFill, PageLimit, Record, Row, ScanPage, Value,
     Write,
 };
 pub use rows::for_each_row;
 pub use ttl::{Life, Remaining, Timestamp, Ttl};
+pub use watched::{Event, EventKind, Notice, Watch, WatchLimits, WatchedStore};
 
 use std::fmt::Debug;
 
