@@ -11,7 +11,14 @@
 //! Reading order: `conditional_writes` for what a case looks like, one file per part of the
 //! contract beside it, `check` for the words the cases assert with, `model` for a store that
 //! passes and `flawed` for the mistakes that the suite is known to notice.
+//!
+//! Two checks need no cases: `differential` compares answers with the model's, `linearizability`
+//! looks for an order that explains what concurrent clients were told.
 //! Not here: unclear answers and the creation of stores, which each backend tests on its own.
+
+pub mod differential;
+pub mod history;
+pub mod linearizability;
 
 mod case;
 mod check;

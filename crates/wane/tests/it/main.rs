@@ -1,8 +1,11 @@
 //! Integration tests of the `wane` crate: one binary, one module per concern.
 
 mod conformance;
+mod differential;
 mod faulty;
 mod gated;
+mod linearizability;
+mod lying_store;
 mod observed;
 mod tidy;
 mod watched;
