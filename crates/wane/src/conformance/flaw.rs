@@ -77,6 +77,8 @@ flaws! {
     KeepMakesPermanent,
     /// Anything but a swap may ask to keep the expiry, and becomes permanent.
     KeepTakenAsPermanent,
+    /// A life of more than 30 days is taken as an instant.
+    LongLifeIsAnInstant,
     /// An instant more than 365 days ahead is cut to 365 days.
     FarInstantCut,
     /// An instant that has passed is an error.
@@ -111,6 +113,8 @@ flaws! {
     UnfencedClearsStamp,
     /// An insert does not stamp its fence.
     InsertDoesNotStamp,
+    /// A put writes its value, lets others run, then writes its fence.
+    PutIsTorn,
     /// Fences are compared and stored as signed numbers.
     SignedFences,
     /// The fence of a deleted record guards its successor.
@@ -118,6 +122,15 @@ flaws! {
     /// The fence of an expired record guards its successor.
     FenceOutlivesExpiry,
 
+    /// A batch is read without fences.
+    BatchLosesFences,
+    /// A range is read without fences.
+    ReadLosesFences,
+
+    /// A range whose start is not a row reads nothing.
+    StartMustBeARow,
+    /// Rows of a page descend.
+    RowsDescend,
     /// The end of a range is included.
     UpperBoundIncluded,
     /// The start of a range is left out.
@@ -159,6 +172,10 @@ flaws! {
     LongKeysCut,
     /// The longest keys are refused, because a prefix pushes them over a limit.
     LongKeysRefused,
+    /// The longest partitions are refused, because a prefix pushes them over a limit.
+    LongPartitionsRefused,
+    /// A read that is given up blocks the next one.
+    AbandonedReadBlocks,
     /// Where a key is split is not stored.
     SplitNotStored,
     /// Zero bytes at the end of a clustering are lost.

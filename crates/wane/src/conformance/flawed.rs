@@ -9,13 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::task::yield_now;
 
 use super::flawed_writes::Call;
 use super::{Flaw, ModelCursor, ModelStore};
 use crate::clock::SharedClock;
 use crate::store::{
-    ClusteringRange, Fence, Key, Life, MAX_CLUSTERING, Outcome, Page, PageFill, PageLimit,
-    Partition, Record, Remaining, Row, ScanPage, Store, StoreError, Timestamp, Ttl, Value, Write,
+    ClusteringRange, Fence, Key, Life, MAX_CLUSTERING, MAX_PARTITION, Outcome, Page, PageFill,
+    PageLimit, Partition, Record, Remaining, Row, ScanPage, Store, StoreError, Timestamp, Ttl,
+    Value, Write,
 };
 
 /// A [`ModelStore`] that makes one mistake. A clone is a second handle on the same store.
@@ -41,6 +43,8 @@ pub(super) struct Traces {
     pub(super) deleted: BTreeMap<Key, Record>,
     /// Rows that the rest of a range begins with.
     rests: BTreeSet<Key>,
+    /// Whether a read has begun and not ended.
+    reading: bool,
     /// Rows written by batches.
     pub(super) batched: BTreeSet<Key>,
 }
@@ -154,7 +158,10 @@ impl FlawedModel {
                 Key::new(partition, &[0])
             }
             Flaw::LongKeysCut if long => Key::new(partition, &clustering[..1_000]),
-            Flaw::LongKeysRefused if long && partition.len() > 1_000 => {
+            Flaw::LongPartitionsRefused if partition.len() == MAX_PARTITION => {
+                Err(StoreError::invalid("partition", "the prefix does not fit"))
+            }
+            Flaw::LongKeysRefused if long => {
                 Err(StoreError::invalid("clustering", "the prefix does not fit"))
             }
             Flaw::SplitNotStored if partition.len() + clustering.len() <= MAX_CLUSTERING => {
@@ -251,6 +258,16 @@ impl FlawedModel {
         let first_page = range.start().is_empty();
         match self.flaw {
             Flaw::FirstPageOnly => page.rest = None,
+            Flaw::RowsDescend => page.rows.reverse(),
+            Flaw::ReadLosesFences => {
+                page.rows.iter_mut().for_each(|row| row.record.fence = Fence::NONE);
+            }
+            Flaw::StartMustBeARow => {
+                let start = Key::new(partition.as_bytes(), range.start());
+                if !first_page && start.is_ok_and(|start| self.raw(&start).is_none()) {
+                    *page = Page { rows: Vec::new(), rest: None };
+                }
+            }
             Flaw::EndLostAfterFirstPage => {
                 let open =
                     |rest: ClusteringRange| ClusteringRange::ALL.starting_at(rest.start().to_vec());
@@ -328,6 +345,9 @@ impl Store for FlawedModel {
             let found = self.found(key, self.has(Flaw::ExpiredInBatch));
             answers.push(found.filter(|_| !unread));
         }
+        if self.has(Flaw::BatchLosesFences) {
+            answers.iter_mut().flatten().for_each(|record| record.fence = Fence::NONE);
+        }
         if self.has(Flaw::BatchSkipsAbsent) {
             answers.retain(Option::is_some);
         }
@@ -341,6 +361,13 @@ impl Store for FlawedModel {
         limit: PageLimit,
     ) -> Result<Page, StoreError> {
         self.sweep_by_stale_index();
+        if self.has(Flaw::AbandonedReadBlocks) {
+            if std::mem::replace(&mut self.traces.lock().reading, true) {
+                return Ok(Page { rows: Vec::new(), rest: None });
+            }
+            yield_now().await;
+            self.traces.lock().reading = false;
+        }
         if self.has(Flaw::SplitNotStored) {
             return Ok(self.read_unsplit(partition, range, limit));
         }

@@ -38,6 +38,9 @@ impl FlawedModel {
                 let expiry = now.after(ttl).as_unix_millis();
                 life = Life::Until(Timestamp::from_unix_millis(expiry / 1_000 * 1_000));
             }
+            (Flaw::LongLifeIsAnInstant, Life::For(ttl)) if ttl.as_millis() > 30 * 86_400_000 => {
+                life = Life::Until(Timestamp::from_unix_millis(ttl.as_millis()));
+            }
             (Flaw::PutKeepsExpiry, Life::Permanent) if call == Call::Put => {
                 life = old_expiry.map_or(Life::Permanent, Life::Until);
             }
@@ -78,6 +81,11 @@ impl FlawedModel {
         let refused = Ok(Some(Outcome::Refused { current: live.clone() }));
         let marked = || self.traces.lock().markers.get(key).is_some_and(|marker| now < *marker);
         match (self.flaw, call) {
+            (Flaw::PutIsTorn, Call::Put) if live.is_some() && write.fence >= stamp => {
+                self.amend(key, |record| record.value = write.value.clone());
+                yield_now().await;
+                return Ok(None);
+            }
             (Flaw::ExpiredBlocksInsert, Call::Insert) if expired.is_some() => return refused,
             (Flaw::MarkerOutlivesRecord, Call::Insert) if live.is_none() && marked() => {
                 return refused;

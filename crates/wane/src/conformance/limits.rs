@@ -101,9 +101,12 @@ async fn page_holds_1_to_10000_rows<H: Harness>(trial: &Trial<'_, H>) -> CaseRes
     check::invalid(PageLimit::new(0), "limit")?;
     check::invalid(PageLimit::new(10_001), "limit")?;
     let store = trial.store();
-    for limit in [PageLimit::new(1)?, PageLimit::new(10_000)?] {
+    for row in ["a", "b"] {
+        check::applied(store.put(&trial.row("p", row), permanent("v")).await?)?;
+    }
+    for (limit, rows) in [(PageLimit::new(1)?, 1), (PageLimit::new(10_000)?, 2)] {
         let page = store.read(&trial.partition("p"), &ClusteringRange::ALL, limit).await?;
-        check::equal("rows of an empty partition", page.rows.len(), 0)?;
+        check::equal("rows on the first page", page.rows.len(), rows)?;
     }
     Ok(())
 }

@@ -136,28 +136,28 @@ async fn same<S: Store>(store: &S, key: &Key) -> CaseResult {
 /// Counters rest on this: no increment is lost, none is counted twice.
 async fn increments_through_swap_lose_nothing<H: Harness>(trial: &Trial<'_, H>) -> CaseResult {
     for (racers, each) in [(2, 100_u64), (4, 40), (16, 10), (64, 2)] {
-        let key = trial.key(format!("{racers}"));
+        let (key, total) = (trial.key(format!("{racers}")), racers as u64 * each);
         let store = trial.store();
         check::applied(store.put(&key, permanent(0_u64.to_be_bytes())).await?)?;
         let increments = |_| {
             let (store, key) = (trial.store(), key.clone());
             async move {
                 for _ in 0..each {
-                    increment(&store, &key).await?;
+                    increment(&store, &key, total).await?;
                 }
                 Ok(())
             }
         };
         race(racers, increments).await?;
-        let total = racers as u64 * each;
         check::holds(store.get(&key).await?, &total.to_be_bytes())?;
     }
     Ok(())
 }
 
-async fn increment(store: &impl Store, key: &Key) -> CaseResult {
+/// Adds one. Each refusal is another's increment, so there are fewer than all of them.
+async fn increment(store: &impl Store, key: &Key, total: u64) -> CaseResult {
     let mut current = store.get(key).await?;
-    loop {
+    for _ in 0..total {
         let record = current.ok_or_else(|| CaseError::new("the counter is gone"))?;
         let count = record.value[..].try_into().map(u64::from_be_bytes);
         let count = count.map_err(|_| CaseError::new("the counter is no number"))?;
@@ -167,6 +167,7 @@ async fn increment(store: &impl Store, key: &Key) -> CaseResult {
             Outcome::Refused { current: standing } => current = standing,
         }
     }
+    Err(CaseError::new("refused more often than others were applied"))
 }
 
 /// A put that comes before the swap makes it fail, one that comes after it replaces its value:
@@ -266,18 +267,22 @@ async fn readers_see_whole_records_only<H: Harness>(trial: &Trial<'_, H>) -> Cas
         write.fenced(Fence(turn + 1))
     };
     check::applied(trial.store().put(&key, write(0)).await?)?;
+    let written = Arc::new(AtomicBool::new(false));
     let running = |number| {
-        let (store, key) = (trial.store(), key.clone());
+        let (store, key, written) = (trial.store(), key.clone(), Arc::clone(&written));
         async move {
-            for turn in 1..60 {
-                if number == 0 {
+            if number == 0 {
+                for turn in 1..60 {
                     check::applied(store.put(&key, write(turn)).await?)?;
-                    continue;
                 }
+                written.store(true, Ordering::SeqCst);
+            }
+            while !written.load(Ordering::SeqCst) {
                 let record = store.get(&key).await?;
                 let record = record.ok_or_else(|| CaseError::new("absent amid puts"))?;
-                let expected = write(record.fence.0 - 1);
+                let expected = write(record.fence.0.saturating_sub(1));
                 check::that(record.value == expected.value, "a value with another one's fence")?;
+                yield_now().await;
             }
             Ok(())
         }

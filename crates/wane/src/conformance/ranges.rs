@@ -268,14 +268,14 @@ async fn error_of_a_consumer_ends_the_read_and_comes_back<H: Harness>(
 ) -> CaseResult {
     let (store, partition) = (trial.store(), trial.partition("p"));
     fill(trial, &["a", "b", "c"]).await?;
-    let mut seen = 0;
-    let read = for_each_row(&store, &partition, ClusteringRange::ALL, |_: Row| {
-        seen += 1;
+    let mut seen = Vec::new();
+    let read = for_each_row(&store, &partition, ClusteringRange::ALL, |row: Row| {
+        seen.push(row.key.clustering().to_vec());
         Err(Consumer::Failed)
     });
     let answer = read.await;
     check::that(matches!(answer, Err(Consumer::Failed)), format!("{answer:?} came back"))?;
-    check::equal("rows handed over", seen, 1)
+    check::equal("rows handed over", seen, list(["a"]))
 }
 
 #[derive(Debug)]

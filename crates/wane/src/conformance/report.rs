@@ -12,7 +12,7 @@ use super::{Case, CaseError, CaseResult, Harness, Need, Trial, cases};
 use crate::clock::SystemClock;
 
 /// A case that takes longer has hung. Stores that really wait for expiry need a few seconds.
-const CASE_LIMIT: Duration = Duration::from_secs(300);
+const CASE_LIMIT: Duration = Duration::from_secs(120);
 
 /// What became of the suite on one store.
 #[derive(Debug, Clone, PartialEq, Eq)]

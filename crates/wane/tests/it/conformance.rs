@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use wane::clock::{Clock, ManualClock};
-use wane::conformance::{Flaw, FlawedModel, Harness, ModelStore, first_failure, run_all};
+use wane::conformance::{Flaw, FlawedModel, Harness, ModelStore, cases, first_failure, run_all};
 use wane::store::{MemoryStore, StoreError, Ttl};
 
 /// Moves the clock past a life, also while it slews.
@@ -19,12 +20,17 @@ fn outlive(clock: &ManualClock, ttl: Ttl) {
 struct Sound {
     clock: Arc<ManualClock>,
     store: ModelStore,
+    /// Whether the harness can only let time pass.
+    bare: bool,
+    /// Whether the next handle is asked for in vain.
+    panics: AtomicBool,
 }
 
 impl Sound {
     fn new() -> Self {
         let clock = ManualClock::seeded(1);
-        Self { store: ModelStore::new(clock.clone()), clock }
+        let store = ModelStore::new(clock.clone());
+        Self { store, clock, bare: false, panics: AtomicBool::new(false) }
     }
 }
 
@@ -36,6 +42,7 @@ impl Harness for Sound {
     }
 
     fn store(&self) -> ModelStore {
+        assert!(!self.panics.swap(false, Ordering::Relaxed), "no store today");
         self.store.clone()
     }
 
@@ -44,16 +51,16 @@ impl Harness for Sound {
     }
 
     fn clock(&self) -> Option<&ManualClock> {
-        Some(&self.clock)
+        (!self.bare).then_some(&self.clock)
     }
 
     /// The model never closes, so that the cases about restarts can run on it.
     async fn reopen(&self) -> Result<bool, StoreError> {
-        Ok(true)
+        Ok(!self.bare)
     }
 
     fn footprint(&self) -> Option<u64> {
-        Some(self.store.footprint())
+        (!self.bare).then(|| self.store.footprint())
     }
 }
 
@@ -159,6 +166,30 @@ async fn memory_keeps_the_contract() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cases_that_a_harness_cannot_run_are_counted_apart() {
+    let report = run_all(&Sound { bare: true, ..Sound::new() }).await;
+    report.assert_passed();
+    let (passed, apart) = (report.passed.len(), report.not_applicable.len());
+    assert_eq!(passed + apart, cases::<Sound>().len());
+    assert_eq!(
+        report.to_string(),
+        format!(
+            "conformance: {} cases on model: {passed} passed, 0 failed, \
+             {apart} not applicable (manual clock, restart, footprint)",
+            passed + apart
+        ),
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn panic_in_one_case_does_not_stop_the_others() {
+    let report = run_all(&Sound { panics: AtomicBool::new(true), ..Sound::new() }).await;
+    assert_eq!(report.failed.len(), 1, "{report}");
+    assert_eq!(report.passed.len(), cases::<Sound>().len() - 1);
+    assert!(report.to_string().contains("panicked: no store today"), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_flaw_fails_a_case() {
     let mut unnoticed = Vec::new();
     for flaw in Flaw::ALL {
@@ -168,4 +199,16 @@ async fn every_flaw_fails_a_case() {
         }
     }
     assert!(unnoticed.is_empty(), "passed every case: {unnoticed:?}");
+}
+
+/// The other direction: a case that no flaw fails might check nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_case_fails_on_some_flaw() {
+    let mut unfailed: BTreeSet<_> = cases::<Flawed>().iter().map(|case| case.name).collect();
+    for flaw in Flaw::ALL {
+        let report = run_all(&Flawed::new(*flaw)).await;
+        println!("{report}");
+        unfailed.retain(|case| report.failed.iter().all(|failure| failure.case != *case));
+    }
+    assert!(unfailed.is_empty(), "no flaw fails these cases: {unfailed:#?}");
 }
