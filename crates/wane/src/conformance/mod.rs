@@ -24,6 +24,7 @@ mod case;
 mod check;
 mod flaw;
 mod flawed;
+mod flawed_ranges;
 mod flawed_writes;
 mod model;
 mod report;
@@ -73,7 +74,8 @@ pub trait Harness: Send + Sync + 'static {
     /// Handles taken before are not used again.
     fn reopen(&self) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
-    /// Bytes that the store occupies (memory or disk), where that can be told.
+    /// Bytes that the store occupies (memory or disk), where that can be told. Room that it will
+    /// use again, such as the free pages of a file, does not count.
     fn footprint(&self) -> Option<u64>;
 
     /// Whether a scan shows the store as it was when the scan began. The contract asks it of
