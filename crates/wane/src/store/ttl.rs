@@ -81,7 +81,7 @@ impl TryFrom<Duration> for Ttl {
 pub enum Life {
     /// Until it is deleted.
     Permanent,
-    /// From the moment the write is applied.
+    /// Counted from some moment between the call and when the write is applied.
     For(Ttl),
     /// Up to this instant, at most 365 days ahead. Where it has passed already, the write is
     /// applied and its record is absent at once.

@@ -19,6 +19,8 @@ const BEYOND: &[Flaw] = &[
     Flaw::SwapInTwoSteps,
     Flaw::DeleteInTwoSteps,
     Flaw::PutInTwoSteps,
+    Flaw::PutIsTorn,
+    Flaw::AbandonedReadBlocks,
     Flaw::RestLostWithItsRow,
     Flaw::PageBeyondBytes,
     Flaw::AbsenceCached,

@@ -28,11 +28,24 @@ fn ordered(events: &[Event], done: u32, now: u64, current: Option<&Record>) -> b
             && event.invoked.order < first_return
             && (now.max(event.invoked.clock.as_unix_millis())..=last).any(|now| {
                 let live = current.filter(|it| it.is_live(Timestamp::from_unix_millis(now)));
-                let (answer, after) = execute(&event.call, live, now);
-                (answer == event.answer || event.answer == Answer::Unknown)
-                    && ordered(events, done | 1 << index, now, after.as_ref())
+                // A life counts from any time between the call and its effect.
+                let first =
+                    if counts(&event.call) { event.invoked.clock.as_unix_millis() } else { now };
+                (first..=now).any(|counted| {
+                    let (answer, after) = execute(&event.call, live, counted);
+                    (answer == event.answer || event.answer == Answer::Unknown)
+                        && ordered(events, done | 1 << index, now, after.as_ref())
+                })
             })
     })
+}
+
+/// Whether the call gives a life that counts from when it is made.
+fn counts(call: &Call) -> bool {
+    let (Call::Put(write) | Call::Insert(write) | Call::Swap { write, .. }) = call else {
+        return false;
+    };
+    matches!(write.life, Life::For(_))
 }
 
 /// What the contract answers at `now`, and the record after.

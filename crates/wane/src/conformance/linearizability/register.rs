@@ -33,7 +33,7 @@ pub(super) struct Held {
 pub(super) enum Expiry {
     Never,
     At(u64),
-    /// `ttl` after an unconfirmed write, which happened at a time that nobody reported.
+    /// `ttl` after the start of a life that nobody reported.
     Within {
         first: u64,
         last: u64,
@@ -95,6 +95,8 @@ pub(super) struct Op {
 #[derive(Debug, Clone, Copy)]
 struct View {
     held: Option<Held>,
+    /// When the operation was called: the earliest that a life given by it can count from.
+    called: u64,
     earliest: u64,
     latest: u64,
 }
@@ -225,8 +227,9 @@ impl State {
     /// What `op` may find: the record still live, or gone.
     fn views(self, op: &Op) -> [Option<View>; 2] {
         let (earliest, latest) = (self.now.max(op.invoked.1), op.returned.1);
+        let called = op.invoked.1;
         let view = |held, earliest, latest| {
-            (earliest <= latest).then_some(View { held, earliest, latest })
+            (earliest <= latest).then_some(View { held, called, earliest, latest })
         };
         let Some(held) = self.held.filter(|_| !op.is_blind_to(self.held)) else {
             return [view(None, earliest, latest), None];
@@ -271,8 +274,9 @@ impl View {
             Life::Permanent => at.is_none().then_some(self.earliest),
             Life::Until(instant) => (at == Some(instant.as_unix_millis())).then_some(self.earliest),
             Life::For(ttl) => {
-                let written = at?.checked_sub(ttl.as_millis())?;
-                (self.earliest..=self.latest).contains(&written).then_some(written)
+                let counted = at?.checked_sub(ttl.as_millis())?;
+                let span = self.called..=self.latest;
+                span.contains(&counted).then_some(self.earliest.max(counted))
             }
             Life::Keep => self.held?.expiry.agree(at, self).map(|view| view.earliest),
         };
@@ -287,7 +291,7 @@ impl View {
             Life::For(ttl) => {
                 let ttl = ttl.as_millis();
                 let last = self.latest.saturating_add(ttl);
-                Expiry::Within { first: self.earliest + ttl, last, ttl }
+                Expiry::Within { first: self.called + ttl, last, ttl }
             }
             Life::Keep => self.held?.expiry,
         })
@@ -301,7 +305,7 @@ impl Expiry {
             (Expiry::Never, None) => view,
             (Expiry::At(expiry), Some(at)) if expiry == at => view,
             (Expiry::Within { first, last, ttl }, Some(at)) if (first..=last).contains(&at) => {
-                // The write that set it happened at `at - ttl`, and nothing after it was earlier.
+                // The life counts from `at - ttl`, and the write that gave it was no earlier.
                 View {
                     earliest: view.earliest.max(at - ttl),
                     latest: view.latest.min(at - 1),
