@@ -1,0 +1,259 @@
+//! What each contestant of the file benchmark can do, and how callers are let loose on it.
+//!
+//! Stores that block are called from a thread for each caller, as their users would; wane is called
+//! from tasks on a runtime of two threads. Every write is on disk before its call returns.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Barrier, OnceLock};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use crate::workload::Chance;
+use crate::{BoxError, timing};
+
+/// How many rows a range reads.
+pub(crate) const RANGE_ROWS: usize = 10;
+
+/// What a trial measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// A conditional write of a record that is not there, durable.
+    Insert,
+    /// A swap of the same value that extends the expiry, durable.
+    Renew,
+    /// A read of one record.
+    Get,
+    /// A read of [`RANGE_ROWS`] rows in order.
+    Range,
+}
+
+impl Operation {
+    /// The name in tables, and in the arguments of the Go program.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "insert",
+            Self::Renew => "renew",
+            Self::Get => "get",
+            Self::Range => "range",
+        }
+    }
+}
+
+/// One measurement.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Trial {
+    /// The operation.
+    pub(crate) operation: Operation,
+    /// How many callers at once.
+    pub(crate) callers: usize,
+    /// For how long.
+    pub(crate) slice: Duration,
+    /// Records from 0 to this were loaded.
+    pub(crate) records: u64,
+}
+
+/// What came out: a rate, and times in microseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Measured {
+    /// Operations a second, all callers together.
+    pub(crate) rate: f64,
+    /// Half of the calls took no longer.
+    pub(crate) p50: f64,
+    /// 99 of 100 calls took no longer.
+    pub(crate) p99: f64,
+    /// 999 of 1,000 calls took no longer.
+    pub(crate) p999: f64,
+}
+
+impl Measured {
+    /// The columns of a row.
+    pub(crate) fn columns(self) -> Vec<(String, Option<f64>)> {
+        let columns = [
+            ("ops/s", self.rate),
+            ("p50 us", self.p50),
+            ("p99 us", self.p99),
+            ("p99.9 us", self.p999),
+        ];
+        columns.map(|(name, value)| (name.to_owned(), Some(value))).to_vec()
+    }
+
+    /// The columns of a row that was not measured.
+    pub(crate) fn missing() -> Vec<(String, Option<f64>)> {
+        ["ops/s", "p50 us", "p99 us", "p99.9 us"].map(|name| (name.to_owned(), None)).to_vec()
+    }
+
+    /// The median of rounds, each number on its own.
+    pub(crate) fn median(rounds: &[Self]) -> Option<Self> {
+        let median = |number: fn(&Self) -> f64| {
+            let mut numbers: Vec<f64> = rounds.iter().map(number).collect();
+            numbers.sort_by(f64::total_cmp);
+            numbers.get(numbers.len() / 2).copied()
+        };
+        Some(Self {
+            rate: median(|round| round.rate)?,
+            p50: median(|round| round.p50)?,
+            p99: median(|round| round.p99)?,
+            p999: median(|round| round.p999)?,
+        })
+    }
+}
+
+/// A store on disk with a set of records.
+pub(crate) trait Contestant {
+    /// The name in tables.
+    fn name(&self) -> &'static str;
+
+    /// Writes the records in bulk, by whatever way is fastest.
+    fn load(&self, records: Range<u64>) -> Result<(), BoxError>;
+
+    /// Runs the trial.
+    fn run(&self, trial: Trial) -> Result<Measured, BoxError>;
+}
+
+/// A store whose calls block. Writes return when they are on disk.
+pub(crate) trait BlockingStore: Sync {
+    /// Writes record `index` where it is absent.
+    fn insert(&self, index: u64) -> Result<bool, BoxError>;
+
+    /// Swaps the value of record `index` for itself with a later expiry.
+    fn renew(&self, index: u64) -> Result<bool, BoxError>;
+
+    /// Reads record `index`; whether it is there.
+    fn get(&self, index: u64) -> Result<bool, BoxError>;
+
+    /// Reads rows in order from record `index` on; how many.
+    fn range(&self, index: u64) -> Result<usize, BoxError>;
+
+    /// Writes the records in bulk.
+    fn load(&self, records: Range<u64>) -> Result<(), BoxError>;
+}
+
+/// A blocking store with its name.
+#[derive(Debug)]
+pub(crate) struct Blocking<S> {
+    name: &'static str,
+    store: S,
+    next_absent: AtomicU64,
+}
+
+impl<S> Blocking<S> {
+    /// Names the store.
+    pub(crate) fn new(name: &'static str, store: S) -> Self {
+        Self { name, store, next_absent: AtomicU64::new(FIRST_ABSENT) }
+    }
+}
+
+/// Records that trials insert are numbered from here on, beyond any load.
+pub(crate) const FIRST_ABSENT: u64 = 1 << 32;
+
+impl<S: BlockingStore> Contestant for Blocking<S> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn load(&self, records: Range<u64>) -> Result<(), BoxError> {
+        self.store.load(records)
+    }
+
+    fn run(&self, trial: Trial) -> Result<Measured, BoxError> {
+        let (all_here, start) = (Barrier::new(trial.callers), OnceLock::new());
+        let work = |caller: usize| -> Result<Calls, BoxError> {
+            let mut calls = Calls::new(caller, trial);
+            all_here.wait();
+            calls.begin(&start);
+            while let Some(index) = calls.next(&self.next_absent) {
+                let applied = match trial.operation {
+                    Operation::Insert => self.store.insert(index)?,
+                    Operation::Renew => self.store.renew(index)?,
+                    Operation::Get => self.store.get(index)?,
+                    Operation::Range => self.store.range(index)? > 0,
+                };
+                calls.done(applied);
+            }
+            Ok(calls)
+        };
+        let all = std::thread::scope(|scope| {
+            let work = &work;
+            let threads: Vec<_> =
+                (0..trial.callers).map(|caller| scope.spawn(move || work(caller))).collect();
+            let joined = threads.into_iter().map(|thread| thread.join().expect("no caller panics"));
+            joined.collect::<Result<Vec<_>, _>>()
+        })?;
+        Calls::summary(all)
+    }
+}
+
+/// The calls of one caller, timed one by one.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    trial: Trial,
+    chance: Chance,
+    times: Histogram<u64>,
+    begin: Instant,
+    called: Instant,
+    finished: Instant,
+}
+
+impl Calls {
+    /// No calls yet.
+    pub(crate) fn new(caller: usize, trial: Trial) -> Self {
+        // Two digits: with three, the histograms of 128 callers would not fit into the caches.
+        let times = Histogram::new_with_bounds(100, 60_000_000_000, 2)
+            .expect("100 ns to a minute with two digits are legal bounds");
+        let (chance, now) = (Chance::seeded(caller as u64), timing::now());
+        Self { trial, chance, times, begin: now, called: now, finished: now }
+    }
+
+    /// The clock starts with the first caller that begins, for all of them.
+    pub(crate) fn begin(&mut self, start: &OnceLock<Instant>) {
+        self.begin = *start.get_or_init(timing::now);
+        self.finished = self.begin;
+    }
+
+    /// The record of the next call, which begins now; `None` once the time is up.
+    pub(crate) fn next(&mut self, next_absent: &AtomicU64) -> Option<u64> {
+        self.called = timing::now();
+        if self.called.duration_since(self.begin) >= self.trial.slice {
+            return None;
+        }
+        Some(match self.trial.operation {
+            Operation::Insert => next_absent.fetch_add(1, Ordering::Relaxed),
+            Operation::Renew | Operation::Get | Operation::Range => {
+                self.chance.below(self.trial.records)
+            }
+        })
+    }
+
+    /// The call returned.
+    pub(crate) fn done(&mut self, applied: bool) {
+        self.finished = timing::now();
+        assert!(applied, "every {} finds what it needs", self.trial.operation.name());
+        let nanos = (self.finished - self.called).as_nanos() as u64;
+        self.times.saturating_record(nanos);
+    }
+
+    /// How many calls returned.
+    pub(crate) fn count(&self) -> u64 {
+        self.times.len()
+    }
+
+    /// All callers together.
+    pub(crate) fn summary(all: Vec<Self>) -> Result<Measured, BoxError> {
+        let begin = all.iter().map(|calls| calls.begin).min().ok_or("there was no caller")?;
+        let end = all.iter().map(|calls| calls.finished).max().ok_or("there was no caller")?;
+        let mut all = all.into_iter();
+        let mut times = all.next().ok_or("there was no caller")?.times;
+        for calls in all {
+            times.add(calls.times)?;
+        }
+        let micros = |quantile| times.value_at_quantile(quantile) as f64 / 1e3;
+        Ok(Measured {
+            rate: times.len() as f64 / (end - begin).as_secs_f64(),
+            p50: micros(0.5),
+            p99: micros(0.99),
+            p999: micros(0.999),
+        })
+    }
+}

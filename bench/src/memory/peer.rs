@@ -1,0 +1,240 @@
+//! What each contestant of the memory benchmark can do, and how it is made to do it.
+//!
+//! Loops are generic, so that no contestant pays for dynamic calls; [`Contestant`] is the same
+//! thing behind a pointer, one call for each loop.
+
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use wane::store::{ClusteringRange, Key, Partition, Ttl};
+
+use crate::machine::ThreadWaits;
+use crate::timing;
+use crate::workload::{VALUE, fresh_value, key, long_life};
+
+/// A store in memory whose records expire.
+pub(crate) trait Peer: Send + Sync {
+    /// What a read returns: owned, so that it outlives any lock.
+    type Owned;
+
+    /// Returns the live record.
+    fn get(&self, key: &Key) -> Option<Self::Owned>;
+
+    /// Writes where nothing lives; says whether it did.
+    fn insert(&self, key: &Key, value: Bytes, life: Ttl) -> bool;
+
+    /// Replaces `expected` and renews the expiry in one step; says whether it did.
+    fn swap(&self, key: &Key, expected: &[u8], value: Bytes, life: Ttl) -> bool;
+
+    /// Removes the record.
+    fn remove(&self, key: &Key);
+
+    /// Rows found from the start of the query on, at most `limit`; `None` without an order.
+    fn range(&self, _query: &RangeQuery, _limit: usize) -> Option<usize> {
+        None
+    }
+
+    /// Finishes what was put off, so that memory shows what is really kept.
+    fn settle(&self) {}
+}
+
+/// Where a range begins.
+#[derive(Debug)]
+pub(crate) struct RangeQuery {
+    /// The partition.
+    pub(crate) partition: Partition,
+    /// The rows from a random one on.
+    pub(crate) range: ClusteringRange,
+}
+
+/// What a trial measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// A read of one record.
+    Get,
+    /// A write of a record that is not there.
+    Insert,
+    /// A replacement that renews the expiry.
+    Swap,
+    /// A read of this many rows in order.
+    Range(usize),
+}
+
+/// Keys made before the clock starts. Their order is random, their memory is in that order: walking
+/// over them is cheap, and what they name is scattered in the store.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    /// Records that are in the store.
+    pub(crate) present: Vec<Key>,
+    /// Records that are not, a share for each thread.
+    pub(crate) absent: Vec<Vec<Key>>,
+    /// Starts of ranges.
+    pub(crate) queries: Vec<RangeQuery>,
+}
+
+/// One measurement: an operation by some threads, for a while.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Trial<'a> {
+    /// The operation.
+    pub(crate) operation: Operation,
+    /// How many threads.
+    pub(crate) threads: usize,
+    /// For how long; inserts take as many keys as there are instead.
+    pub(crate) slice: Duration,
+    /// The keys.
+    pub(crate) keys: &'a Keys,
+}
+
+/// A [`Peer`] with its name, callable through a pointer.
+pub(crate) trait Contestant: Send + Sync {
+    /// The name in tables.
+    fn name(&self) -> &'static str;
+
+    /// Writes the records from 0 to `records`, each with a key and a value of its own.
+    fn load(&self, records: u64, life: &dyn Fn() -> Ttl);
+
+    /// Writes over one record.
+    fn rewrite(&self, key: &Key);
+
+    /// Reads each of the keys once and says how many were there.
+    fn read_all(&self, keys: &[Key]) -> usize;
+
+    /// Finishes what was put off.
+    fn settle(&self);
+
+    /// Runs the trial; operations a second, or `None` if the peer cannot do it.
+    fn run(&self, trial: Trial<'_>) -> Option<f64>;
+}
+
+/// A peer and what it is called.
+#[derive(Debug)]
+pub(crate) struct Named<P>(pub(crate) &'static str, pub(crate) P);
+
+impl<P: Peer> Contestant for Named<P> {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+
+    fn load(&self, records: u64, life: &dyn Fn() -> Ttl) {
+        for index in 0..records {
+            self.1.insert(&key(index), fresh_value(), life());
+        }
+    }
+
+    fn rewrite(&self, key: &Key) {
+        if !self.1.swap(key, VALUE, fresh_value(), long_life()) {
+            self.1.insert(key, fresh_value(), long_life());
+        }
+    }
+
+    fn read_all(&self, keys: &[Key]) -> usize {
+        keys.iter().filter(|key| self.1.get(key).is_some()).count()
+    }
+
+    fn settle(&self) {
+        self.1.settle();
+    }
+
+    fn run(&self, trial: Trial<'_>) -> Option<f64> {
+        let peer = &self.1;
+        let (present, queries) = (&trial.keys.present, &trial.keys.queries);
+        match trial.operation {
+            Operation::Get => Some(walk(trial, 64, present, |key| {
+                assert!(black_box(peer.get(key)).is_some(), "a loaded record is there");
+            })),
+            Operation::Swap => {
+                let life = long_life();
+                Some(walk(trial, 64, present, |key| {
+                    let swapped = peer.swap(key, VALUE, fresh_value(), life);
+                    assert!(swapped, "all swaps renew the same value");
+                }))
+            }
+            Operation::Range(limit) => {
+                peer.range(&queries[0], limit)?;
+                Some(walk(trial, 1, queries, |query| {
+                    black_box(peer.range(query, limit));
+                }))
+            }
+            Operation::Insert => Some(insert_absent(peer, trial)),
+        }
+    }
+}
+
+/// Calls `work` on item after item in each thread until the slice is over, looking at the clock
+/// once in `batch` calls; the sum of the threads' rates.
+fn walk<T: Sync>(trial: Trial<'_>, batch: usize, items: &[T], work: impl Fn(&T) + Sync) -> f64 {
+    let start = Barrier::new(trial.threads);
+    let run = |thread: usize| {
+        let mut place = items.len() / trial.threads * thread;
+        start.wait();
+        let stopwatch = Stopwatch::start();
+        let mut done = 0;
+        while stopwatch.begin.elapsed() < trial.slice {
+            for _ in 0..batch {
+                work(&items[place]);
+                place = if place + 1 == items.len() { 0 } else { place + 1 };
+            }
+            done += batch;
+        }
+        stopwatch.rate(done)
+    };
+    in_threads(trial.threads, run)
+}
+
+/// Inserts every absent key, each thread its own share, and removes them all again untimed. Small
+/// shares are inserted several times over.
+fn insert_absent<P: Peer>(peer: &P, trial: Trial<'_>) -> f64 {
+    const AT_LEAST: usize = 50_000;
+    let phase = Barrier::new(trial.threads);
+    let life = long_life();
+    let run = |thread: usize| {
+        let share = &trial.keys.absent[thread];
+        let rounds = AT_LEAST.div_ceil(share.len());
+        let mut rates = 0.0;
+        for _ in 0..rounds {
+            phase.wait();
+            let stopwatch = Stopwatch::start();
+            for key in share {
+                assert!(peer.insert(key, fresh_value(), life), "the record was absent");
+            }
+            rates += stopwatch.rate(share.len());
+            phase.wait();
+            share.iter().for_each(|key| peer.remove(key));
+        }
+        rates / rounds as f64
+    };
+    let rate = in_threads(trial.threads, run);
+    peer.settle();
+    rate
+}
+
+/// Time of one thread without its waits for a core: what else the machine does is not the
+/// contestant's. Waits for a lock count, as they are.
+struct Stopwatch {
+    waits: ThreadWaits,
+    waited: Duration,
+    begin: Instant,
+}
+
+impl Stopwatch {
+    fn start() -> Self {
+        let waits = ThreadWaits::open();
+        Self { waited: waits.total(), waits, begin: timing::now() }
+    }
+
+    fn rate(&self, done: usize) -> f64 {
+        let elapsed = self.begin.elapsed();
+        let waited = self.waits.total().saturating_sub(self.waited);
+        done as f64 / elapsed.saturating_sub(waited).as_secs_f64()
+    }
+}
+
+fn in_threads(threads: usize, run: impl Fn(usize) -> f64 + Sync) -> f64 {
+    std::thread::scope(|scope| {
+        let run = &run;
+        let handles: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
+        handles.into_iter().map(|handle| handle.join().expect("a trial does not panic")).sum()
+    })
+}
