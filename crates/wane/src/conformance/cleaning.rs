@@ -47,7 +47,7 @@ async fn grow<H: Harness>(trial: &Trial<'_, H>) -> Result<(u64, u64), CaseError>
 async fn shrinks<H: Harness>(trial: &Trial<'_, H>, before: u64, grown: u64) -> CaseResult {
     let patience = SystemClock::shared();
     let near = before + (grown - before) / 8;
-    for _ in 0..50 {
+    for _ in 0..500 {
         trial.outlive(ttl(SHORT)).await;
         if trial.harness().footprint().is_some_and(|size| size <= near) {
             return Ok(());

@@ -16,8 +16,6 @@ pub(super) enum InlineBytes<const N: usize> {
 }
 
 impl<const N: usize> InlineBytes<N> {
-    pub(super) const EMPTY: Self = Self::Here { len: 0, bytes: [0; N] };
-
     /// The two parts, joined.
     pub(super) fn join(front: &[u8], back: &[u8]) -> Self {
         let len = front.len() + back.len();

@@ -1,6 +1,7 @@
 //! Records: what a key holds, what a write asks for, and what comes back.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
 use bytes::Bytes;
@@ -11,29 +12,89 @@ use super::{ClusteringRange, Key, Life, Remaining, StoreError, Timestamp};
 pub const MAX_VALUE: usize = 262_144;
 
 /// The bytes of a record: 0 to 262,144 of them. An empty value is a value.
-#[derive(Clone, PartialEq, Eq, Hash, Default)]
-pub struct Value(Bytes);
+///
+/// Short values are kept in place, so that reading one allocates nothing; a clone of a longer one
+/// is a reference count.
+#[derive(Clone)]
+pub struct Value(Repr);
+
+/// Values up to this size are kept in place. With it a value takes 40 bytes.
+const INLINE_VALUE: usize = 38;
+
+#[derive(Clone)]
+enum Repr {
+    Here { len: u8, bytes: [u8; INLINE_VALUE] },
+    Shared(Bytes),
+}
 
 impl Value {
     /// Takes the bytes as a value, or says that they are too many.
     pub fn new(bytes: impl Into<Bytes>) -> Result<Self, StoreError> {
         let bytes = bytes.into();
-        if bytes.len() <= MAX_VALUE {
-            return Ok(Self(bytes));
+        if bytes.len() <= INLINE_VALUE {
+            return Ok(Self::here(&bytes));
         }
-        let len = bytes.len();
-        let reason = format!("it has {len} bytes, the limit is {MAX_VALUE}; split it");
-        Err(StoreError::invalid("value", reason))
+        check_length(bytes.len())?;
+        Ok(Self(Repr::Shared(bytes)))
     }
 
-    /// Takes bytes that a value held before.
-    pub(super) fn within_limits(bytes: Bytes) -> Self {
-        Self(bytes)
+    /// Copies the bytes into a value, or says that they are too many.
+    pub fn copy_from_slice(bytes: &[u8]) -> Result<Self, StoreError> {
+        if bytes.len() <= INLINE_VALUE {
+            return Ok(Self::here(bytes));
+        }
+        check_length(bytes.len())?;
+        Ok(Self(Repr::Shared(Bytes::copy_from_slice(bytes))))
     }
 
-    /// The bytes, without a copy.
+    fn here(value: &[u8]) -> Self {
+        let mut bytes = [0; INLINE_VALUE];
+        bytes[..value.len()].copy_from_slice(value);
+        Self(Repr::Here { len: value.len() as u8, bytes })
+    }
+
+    /// The bytes; a long value is not copied.
     pub fn into_bytes(self) -> Bytes {
-        self.0
+        match self.0 {
+            Repr::Here { len, bytes } => Bytes::copy_from_slice(&bytes[..usize::from(len)]),
+            Repr::Shared(bytes) => bytes,
+        }
+    }
+
+    /// Bytes that the value takes outside of itself.
+    pub(super) fn bytes_outside(&self) -> usize {
+        match &self.0 {
+            Repr::Here { .. } => 0,
+            Repr::Shared(bytes) => bytes.len(),
+        }
+    }
+}
+
+fn check_length(len: usize) -> Result<(), StoreError> {
+    if len <= MAX_VALUE {
+        return Ok(());
+    }
+    let reason = format!("it has {len} bytes, the limit is {MAX_VALUE}; split it");
+    Err(StoreError::invalid("value", reason))
+}
+
+impl Default for Value {
+    fn default() -> Self {
+        Self::here(&[])
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Value {}
+
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
     }
 }
 
@@ -41,16 +102,19 @@ impl Deref for Value {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.0
+        match &self.0 {
+            Repr::Here { len, bytes } => &bytes[..usize::from(*len)],
+            Repr::Shared(bytes) => bytes,
+        }
     }
 }
 
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 64;
-        let shown = &self.0[..self.0.len().min(SHOWN)];
+        let shown = &self[..self.len().min(SHOWN)];
         write!(f, "\"{}\"", shown.escape_ascii())?;
-        if self.0.len() > SHOWN { write!(f, ".. ({} bytes)", self.0.len()) } else { Ok(()) }
+        if self.len() > SHOWN { write!(f, ".. ({} bytes)", self.len()) } else { Ok(()) }
     }
 }
 
@@ -202,6 +266,11 @@ impl PageFill {
     /// An empty page of up to `limit` rows.
     pub fn new(limit: PageLimit) -> Self {
         Self { rows: Vec::with_capacity(limit.rows().min(128)), limit, bytes: 0 }
+    }
+
+    /// How many more rows the limit allows.
+    pub fn room(&self) -> usize {
+        self.limit.rows() - self.rows.len()
     }
 
     /// Whether no further row belongs on the page.

@@ -30,23 +30,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use arrayvec::ArrayVec;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use self::picture::Pictures;
 use self::points::{Points, SlotId};
 use self::ranges::Ranges;
-use self::slot::{Entry, SlotState};
+use self::slot::{Entry, Slot, SlotState};
 use self::wheel::{Ticks, Wheel};
 use super::{
     Change, ClusteringRange, Condition, Fence, Key, Outcome, Page, PageFill, PageLimit, Partition,
-    Record, Remaining, ScanPage, Step, Store, StoreError, Write,
+    Record, Remaining, ScanPage, Step, Store, StoreError, Timestamp, Write,
 };
 use crate::clock::SharedClock;
 
 /// Rows that one page looks at before it goes on elsewhere, so that a stretch of expired rows
 /// cannot hold up a reader.
 const PAGE_WALK: usize = 20_000;
+
+/// Rows whose slots are brought into the cache together, before the first of them is locked.
+const AHEAD: usize = 16;
 
 /// A store in memory. A handle is a cheap clone; the last one frees everything.
 #[derive(Debug, Clone)]
@@ -104,7 +108,7 @@ impl MemoryStore {
     pub fn allocated_bytes(&self) -> usize {
         let points = &self.inner.core.points;
         let outside = points.all_ids().filter_map(|id| {
-            points.visit(id, |slot| slot.state.lock().entry.as_ref().map(|e| e.bytes_outside()))?
+            points.visit(id, |slot| slot.lock().entry.as_ref().map(|e| e.bytes_outside()))?
         });
         points.allocated_bytes() + outside.sum::<usize>()
     }
@@ -128,7 +132,7 @@ impl Core {
 
     fn get(&self, key: &Key) -> Option<Record> {
         self.points.find(self.hash(key), |_, slot| {
-            let state = slot.state.lock();
+            let state = slot.lock();
             let entry = state.entry_of(key)?;
             Some(entry.is_live(|| self.clock.now()).then(|| entry.record()))
         })?
@@ -136,7 +140,7 @@ impl Core {
 
     fn remaining(&self, key: &Key) -> Remaining {
         let found = self.points.find(self.hash(key), |_, slot| {
-            slot.state.lock().entry_of(key).map(|entry| entry.expires_at())
+            slot.lock().entry_of(key).map(|entry| entry.expires_at())
         });
         match found {
             None => Remaining::Absent,
@@ -149,17 +153,17 @@ impl Core {
     }
 
     /// Applies or refuses a change in one step.
-    fn change(&self, key: &Key, change: Change<'_>) -> Outcome {
+    fn change(&self, key: &Key, change: Change<'_>) -> Result<Outcome, StoreError> {
         let hash = self.hash(key);
         let mut pending = Some(change);
         loop {
             let changed = self.points.find(hash, |id, slot| {
-                let mut state = slot.state.lock();
+                let mut state = slot.lock();
                 state.entry_of(key)?;
                 Some(self.change_slot(id, &mut state, key, pending.take()?))
             });
             if let Some(outcome) = changed {
-                return outcome;
+                return Ok(outcome);
             }
             if let Some(outcome) = self.change_absent(key, hash, &mut pending) {
                 return outcome;
@@ -200,14 +204,14 @@ impl Core {
         key: &Key,
         hash: u64,
         pending: &mut Option<Change<'_>>,
-    ) -> Option<Outcome> {
+    ) -> Option<Result<Outcome, StoreError>> {
         if matches!(pending.as_ref()?.condition(), Condition::Equals(_)) {
-            return Some(Outcome::Refused { current: None });
+            return Some(Ok(Outcome::Refused { current: None }));
         }
         let mut segment = self.points.change(hash);
         // Only tried, not waited for: whoever holds such a slot may be waiting for this segment.
         let appeared = self.points.find(hash, |_, slot| {
-            let state = slot.state.try_lock();
+            let state = slot.try_lock();
             state.is_none_or(|state| state.entry_of(key).is_some()).then_some(())
         });
         if appeared.is_some() {
@@ -216,15 +220,18 @@ impl Core {
         let step = pending.take()?.decide(None, self.clock.now());
         let outcome = step.outcome(|| None);
         if let Step::Store(record) = step {
-            segment.add(hash, |id, slot| {
-                let mut state = slot.state.lock();
-                self.note_change(&mut state, key);
+            let added = segment.add(hash, |id, state| {
+                self.note_change(state, key);
                 state.entry = Some(Entry::new(key.clone(), record));
                 self.ranges.insert(key, id);
-                self.file(id, &mut state);
+                self.file(id, state);
             });
+            if !added {
+                let source = "it holds as many records as it can; delete some".into();
+                return Some(Err(StoreError::Unavailable { backend: "memory", source }));
+            }
         }
-        Some(outcome)
+        Some(Ok(outcome))
     }
 
     /// Empties the key's slot and takes it out of both indexes.
@@ -247,36 +254,65 @@ impl Core {
     }
 
     fn read(&self, partition: &Partition, range: &ClusteringRange, limit: PageLimit) -> Page {
-        let now = self.clock.now();
-        let mut fill = PageFill::new(limit);
-        let mut rest = None;
-        let mut walked = 0;
         let Some(rows) = self.ranges.rows(partition.as_bytes()) else {
-            return Page { rows: Vec::new(), rest };
+            return Page { rows: Vec::new(), rest: None };
         };
+        let fill = PageFill::new(limit);
+        let mut page = PageWalk { core: self, partition, now: self.clock.now(), fill };
+        let mut ahead = ArrayVec::<tree::Row, AHEAD>::new();
+        let mut walked = 0;
+        let mut next = None;
         rows.walk(range.start(), |row| {
-            let clustering = row.clustering.as_slice();
-            if !range.contains(clustering) {
+            if !range.contains(row.clustering.as_slice()) {
                 return ControlFlow::Break(());
+            }
+            if ahead.len() >= page.fill.room().min(AHEAD) {
+                next = page.take(&mut ahead);
             }
             walked += 1;
-            if fill.is_full() || walked > PAGE_WALK {
-                rest = Some(range.starting_at(clustering.to_vec()));
+            if next.is_none() && (page.fill.is_full() || walked > PAGE_WALK) {
+                next = Some(row.clustering.clone());
+            }
+            if next.is_some() {
                 return ControlFlow::Break(());
             }
-            self.points.visit(row.id, |slot| {
-                let state = slot.state.lock();
-                let entry = state.entry.as_ref().filter(|entry| {
-                    entry.key.clustering() == clustering
-                        && entry.key.partition() == partition.as_bytes()
-                });
-                if let Some(entry) = entry.filter(|entry| entry.is_live(|| now)) {
-                    fill.push(entry.key.clone(), entry.record());
-                }
-            });
+            self.points.visit(row.id, Slot::warm);
+            ahead.push(row.clone());
             ControlFlow::Continue(())
         });
-        Page { rows: fill.into_rows(), rest }
+        let next = page.take(&mut ahead).or(next);
+        let rest = next.map(|clustering| range.starting_at(clustering.as_slice().to_vec()));
+        Page { rows: page.fill.into_rows(), rest }
+    }
+}
+
+/// A page being filled.
+struct PageWalk<'a> {
+    core: &'a Core,
+    partition: &'a Partition,
+    now: Timestamp,
+    fill: PageFill,
+}
+
+impl PageWalk<'_> {
+    /// Adds those of `ahead` that still live, and returns the first that the page has no room for.
+    fn take(&mut self, ahead: &mut ArrayVec<tree::Row, AHEAD>) -> Option<tree::Clustering> {
+        for row in ahead.drain(..) {
+            if self.fill.is_full() {
+                return Some(row.clustering);
+            }
+            self.core.points.visit(row.id, |slot| {
+                let state = slot.lock();
+                let entry = state.entry.as_ref().filter(|entry| {
+                    entry.key.clustering() == row.clustering.as_slice()
+                        && entry.key.partition() == self.partition.as_bytes()
+                });
+                if let Some(entry) = entry.filter(|entry| entry.is_live(|| self.now)) {
+                    self.fill.push(entry.key.clone(), entry.record());
+                }
+            });
+        }
+        None
     }
 }
 
@@ -312,19 +348,19 @@ impl Store for MemoryStore {
 
     async fn put(&self, key: &Key, write: Write) -> Result<Outcome, StoreError> {
         let core = &self.inner.core;
-        Ok(core.change(key, Change::put(write, || core.clock.now())?))
+        core.change(key, Change::put(write, || core.clock.now())?)
     }
 
     async fn put_batch(&self, writes: Vec<(Key, Write)>) -> Result<Vec<Outcome>, StoreError> {
         let core = &self.inner.core;
         let checked = |(key, write)| Ok((key, Change::put(write, || core.clock.now())?));
         let changes = writes.into_iter().map(checked).collect::<Result<Vec<_>, StoreError>>()?;
-        Ok(changes.into_iter().map(|(key, change)| core.change(&key, change)).collect())
+        changes.into_iter().map(|(key, change)| core.change(&key, change)).collect()
     }
 
     async fn insert_if_not_exists(&self, key: &Key, write: Write) -> Result<Outcome, StoreError> {
         let core = &self.inner.core;
-        Ok(core.change(key, Change::insert(write, || core.clock.now())?))
+        core.change(key, Change::insert(write, || core.clock.now())?)
     }
 
     async fn compare_and_swap(
@@ -334,7 +370,7 @@ impl Store for MemoryStore {
         write: Write,
     ) -> Result<Outcome, StoreError> {
         let core = &self.inner.core;
-        Ok(core.change(key, Change::swap(expected, write, || core.clock.now())?))
+        core.change(key, Change::swap(expected, write, || core.clock.now())?)
     }
 
     async fn compare_and_delete(
@@ -343,7 +379,7 @@ impl Store for MemoryStore {
         expected: &[u8],
         fence: Fence,
     ) -> Result<Outcome, StoreError> {
-        Ok(self.inner.core.change(key, Change::delete(expected, fence)))
+        self.inner.core.change(key, Change::delete(expected, fence))
     }
 
     async fn query_ttl(&self, key: &Key) -> Result<Remaining, StoreError> {

@@ -138,7 +138,7 @@ impl MemoryScanCursor {
     fn resolve(&self, place: &Place, id: Option<SlotId>) -> Option<Record> {
         let unchanged = id.and_then(|id| {
             self.core.points.visit(id, |slot| {
-                let state = slot.state.lock();
+                let state = slot.lock();
                 let is_older = state.epoch < self.picture.epoch;
                 state.entry_of(&place.1).filter(|_| is_older).map(|entry| entry.record())
             })?

@@ -13,15 +13,18 @@
 //! whoever holds the lock of a vacant slot waits for nothing.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::slot::Slot;
+use super::slot::{Slot, SlotState};
 
-/// Slots that are allocated and freed together.
-const CHUNK: usize = 128;
+/// Slots that are allocated and freed together: with their reference count, 8 KiB to the byte.
+const CHUNK: usize = 63;
+
+/// A chunk without entries.
+const ALL_FREE: u64 = (1 << CHUNK) - 1;
 
 /// The smallest table of a segment.
 const SMALLEST: usize = 16;
@@ -54,16 +57,30 @@ impl SlotId {
     }
 }
 
-const EMPTY: u64 = 0;
-const TOMBSTONE: u64 = 1;
+const EMPTY: u32 = 0;
+const TOMBSTONE: u32 = 1;
 
-/// A word of the table: the hash's upper half, and the slot's index plus two.
-fn word(hash: u64, index: u32) -> u64 {
-    (hash >> 32 << 32) | u64::from(index + 2)
+/// Of a word, the slot's index plus two; the rest is a tag from the hash.
+const INDEX_BITS: u32 = 20;
+
+/// Chunks that a segment can have. All segments together hold about 67 million records.
+const MOST_CHUNKS: usize = ((1 << INDEX_BITS) - 2) / CHUNK;
+
+fn tag(hash: u64) -> u32 {
+    (hash >> 32) as u32 >> INDEX_BITS
 }
 
-fn index_of(word: u64) -> u32 {
-    word as u32 - 2
+fn word(hash: u64, index: u32) -> u32 {
+    tag(hash) << INDEX_BITS | (index + 2)
+}
+
+fn index_of(word: u32) -> u32 {
+    (word & ((1 << INDEX_BITS) - 1)) - 2
+}
+
+/// The part of a hash that says where its words begin.
+fn home(hash: u64) -> u32 {
+    (hash >> SEGMENT_BITS) as u32
 }
 
 type Chunk = [Slot; CHUNK];
@@ -71,14 +88,22 @@ type Chunk = [Slot; CHUNK];
 /// What a segment looks like to readers.
 #[derive(Debug)]
 struct View {
-    words: Arc<[AtomicU64]>,
+    words: Arc<[AtomicU32]>,
     chunks: Vec<Option<Arc<Chunk>>>,
 }
 
 impl View {
-    /// Where the words of a hash begin.
-    fn start(&self, hash: u64) -> usize {
-        (hash >> 32) as usize % self.words.len()
+    /// The places to look for a hash with this home, in order.
+    fn places(&self, home: u32) -> impl Iterator<Item = usize> + use<> {
+        // The length is a power of two.
+        let mask = self.words.len() - 1;
+        (0..=mask).map(move |step| (home as usize + step) & mask)
+    }
+
+    /// The first place where a word for this home can be put.
+    fn vacancy(&self, home: u32) -> Option<usize> {
+        let is_vacant = |place: &usize| self.words[*place].load(Ordering::Relaxed) <= TOMBSTONE;
+        self.places(home).find(is_vacant)
     }
 
     fn slot(&self, index: u32) -> Option<&Slot> {
@@ -88,12 +113,11 @@ impl View {
 
     /// The indexes of slots that may hold a key with this hash.
     fn candidates(&self, hash: u64) -> impl Iterator<Item = (usize, u32)> {
-        let (start, mask) = (self.start(hash), self.words.len() - 1);
-        let places = (0..self.words.len()).map(move |step| (start + step) & mask);
+        let places = self.places(home(hash));
         let probed = places.map(|place| (place, self.words[place].load(Ordering::Acquire)));
         probed
             .take_while(|(_, word)| *word != EMPTY)
-            .filter(move |(_, word)| *word != TOMBSTONE && word >> 32 == hash >> 32)
+            .filter(move |(_, word)| *word != TOMBSTONE && word >> INDEX_BITS == tag(hash))
             .map(|(place, word)| (place, index_of(word)))
     }
 }
@@ -114,11 +138,23 @@ struct Segment {
 #[derive(Debug, Default)]
 struct Books {
     /// By chunk, which of its slots are free.
-    free: Vec<u128>,
+    free: Vec<u64>,
+    /// By slot, where its words begin: a rebuilt table must not have to ask the slots.
+    homes: Vec<u32>,
     /// No chunk below this one has a free slot.
     first_free: usize,
     entries: usize,
     tombstones: usize,
+}
+
+impl Books {
+    /// Takes the first free slot, in a chunk that has one.
+    fn take_free(&mut self) -> u32 {
+        let free = &mut self.free[self.first_free];
+        let within = free.trailing_zeros();
+        *free &= !(1 << within);
+        (self.first_free * CHUNK) as u32 + within
+    }
 }
 
 impl Points {
@@ -160,7 +196,7 @@ impl Points {
     pub(super) fn allocated_bytes(&self) -> usize {
         let words = |segment: &Segment| segment.view.load().words.len();
         let words: usize = self.segments.iter().map(words).sum();
-        words * size_of::<AtomicU64>() + self.slots() * size_of::<Slot>()
+        words * size_of::<AtomicU32>() + self.slots() * (size_of::<Slot>() + size_of::<u32>())
     }
 
     /// Returns memory that is no longer needed, one segment at a time.
@@ -186,8 +222,8 @@ impl Segment {
     }
 }
 
-fn empty_words(len: usize) -> Arc<[AtomicU64]> {
-    (0..len).map(|_| AtomicU64::new(EMPTY)).collect()
+fn empty_words(len: usize) -> Arc<[AtomicU32]> {
+    (0..len).map(|_| AtomicU32::new(EMPTY)).collect()
 }
 
 /// A segment whose keys can be added and removed.
@@ -199,25 +235,25 @@ pub(super) struct SegmentChange<'a> {
 }
 
 impl SegmentChange<'_> {
-    /// Takes a vacant slot, lets `fill` fill it, and lists it under `hash`.
-    pub(super) fn add(&mut self, hash: u64, fill: impl FnOnce(SlotId, &Slot)) {
-        self.make_room();
-        let index = self.take_free();
+    /// Takes a vacant slot, lists it under `hash`, and lets `fill` fill it. `false`: there is none.
+    ///
+    /// It is listed first, under its lock. A reader on an old word may get to the slot another way,
+    /// and must not see the record before everyone can.
+    pub(super) fn add(&mut self, hash: u64, fill: impl FnOnce(SlotId, &mut SlotState)) -> bool {
+        if !self.make_room() {
+            return false;
+        }
+        let index = self.books.take_free();
         let view = self.segment.view.load();
-        if let Some(slot) = view.slot(index) {
-            fill(SlotId::new(self.number, index), slot);
-        }
-        let (start, mask) = (view.start(hash), view.words.len() - 1);
-        let mut places = (0..view.words.len()).map(|step| (start + step) & mask);
-        // There is one: the table is never full.
-        if let Some((place, before)) = places.find_map(|place| {
-            let word = view.words[place].load(Ordering::Relaxed);
-            (word <= TOMBSTONE).then_some((place, word))
-        }) {
-            view.words[place].store(word(hash, index), Ordering::Release);
-            self.books.entries += 1;
-            self.books.tombstones -= usize::from(before == TOMBSTONE);
-        }
+        let place = view.vacancy(home(hash));
+        let (Some(slot), Some(place)) = (view.slot(index), place) else { return false };
+        let mut state = slot.lock();
+        let replaced = view.words[place].swap(word(hash, index), Ordering::AcqRel);
+        fill(SlotId::new(self.number, index), &mut state);
+        self.books.homes[index as usize] = home(hash);
+        self.books.entries += 1;
+        self.books.tombstones -= usize::from(replaced == TOMBSTONE);
+        true
     }
 
     /// Takes the slot off the list and gives it back. The caller has emptied it.
@@ -234,7 +270,7 @@ impl SegmentChange<'_> {
         let chunk = id.index() as usize / CHUNK;
         self.books.free[chunk] |= 1 << (id.index() as usize % CHUNK);
         self.books.first_free = self.books.first_free.min(chunk);
-        self.books.free[chunk] == u128::MAX || self.is_oversized(&view)
+        self.books.free[chunk] == ALL_FREE || self.is_oversized(&view)
     }
 
     fn is_oversized(&self, view: &View) -> bool {
@@ -247,14 +283,14 @@ impl SegmentChange<'_> {
         if self.is_oversized(&view) {
             self.rebuild(&view);
         }
-        let is_empty = |(free, chunk): (&u128, &Option<_>)| *free == u128::MAX && chunk.is_some();
+        let is_empty = |(free, chunk): (&u64, &Option<_>)| *free == ALL_FREE && chunk.is_some();
         if self.books.free.iter().zip(&view.chunks).any(is_empty) {
             self.drop_chunks();
         }
     }
 
-    /// Sees to it that a table and a chunk have room for one more.
-    fn make_room(&mut self) {
+    /// Sees to it that a table and a chunk have room for one more, unless the segment is full.
+    fn make_room(&mut self) -> bool {
         let view = self.segment.view.load();
         let used = self.books.entries + self.books.tombstones + 1;
         if used * 4 > view.words.len() * 3 {
@@ -266,28 +302,23 @@ impl SegmentChange<'_> {
         let chunk = self.books.first_free;
         let view = self.segment.view.load();
         if view.chunks.get(chunk).is_none_or(Option::is_none) {
+            if chunk >= MOST_CHUNKS {
+                return false;
+            }
             self.add_chunk(&view, chunk);
         }
-    }
-
-    fn take_free(&mut self) -> u32 {
-        let chunk = self.books.first_free;
-        let within = self.books.free[chunk].trailing_zeros();
-        self.books.free[chunk] &= !(1 << within);
-        (chunk * CHUNK) as u32 + within
+        true
     }
 
     /// Publishes a table of a fitting size without tombstones.
     fn rebuild(&mut self, view: &View) {
         let len = ((self.books.entries + 1) * 2).next_power_of_two().max(SMALLEST);
         let next = View { words: empty_words(len), chunks: view.chunks.clone() };
-        for entry in view.words.iter().map(|word| word.load(Ordering::Relaxed)) {
-            if entry > TOMBSTONE {
-                let start = next.start(entry);
-                let free = (0..len).map(|step| (start + step) & (len - 1));
-                let free = free.filter(|place| next.words[*place].load(Ordering::Relaxed) == EMPTY);
-                free.take(1).for_each(|place| next.words[place].store(entry, Ordering::Relaxed));
-            }
+        let words = view.words.iter().map(|word| word.load(Ordering::Relaxed));
+        for word in words.filter(|word| *word > TOMBSTONE) {
+            let home = self.books.homes[index_of(word) as usize];
+            let vacancy = next.vacancy(home);
+            vacancy.into_iter().for_each(|at| next.words[at].store(word, Ordering::Relaxed));
         }
         self.books.tombstones = 0;
         self.segment.view.store(Arc::new(next));
@@ -298,7 +329,8 @@ impl SegmentChange<'_> {
         let slots: Arc<Chunk> = Arc::new(std::array::from_fn(|_| Slot::default()));
         if chunk == chunks.len() {
             chunks.push(Some(slots));
-            self.books.free.push(u128::MAX);
+            self.books.free.push(ALL_FREE);
+            self.books.homes.resize(chunks.len() * CHUNK, 0);
         } else {
             chunks[chunk] = Some(slots);
         }
@@ -308,8 +340,7 @@ impl SegmentChange<'_> {
     /// Lets go of chunks without entries, and of the room for those after the last one.
     fn drop_chunks(&mut self) {
         let view = self.segment.view.load();
-        let kept =
-            |(chunk, free): (&Option<_>, &u128)| chunk.clone().filter(|_| *free != u128::MAX);
+        let kept = |(chunk, free): (&Option<_>, &u64)| chunk.clone().filter(|_| *free != ALL_FREE);
         let mut chunks: Vec<_> = view.chunks.iter().zip(&self.books.free).map(kept).collect();
         while chunks.last().is_some_and(Option::is_none) {
             chunks.pop();
@@ -317,6 +348,8 @@ impl SegmentChange<'_> {
         chunks.shrink_to_fit();
         self.books.free.truncate(chunks.len());
         self.books.free.shrink_to_fit();
+        self.books.homes.truncate(chunks.len() * CHUNK);
+        self.books.homes.shrink_to_fit();
         self.books.first_free = self.books.first_free.min(chunks.len());
         self.segment.view.store(Arc::new(View { words: Arc::clone(&view.words), chunks }));
     }

@@ -4,22 +4,41 @@
 //! need. Time is read under the lock, so that two callers cannot disagree about which came first:
 //! the expiry or the change.
 
-use bytes::Bytes;
-use parking_lot::Mutex;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::store::{Current, Fence, Key, Record, Timestamp, Value};
 
-/// Values up to this size are kept in the slot.
-const INLINE_VALUE: usize = 38;
-
-/// The place of one record.
+/// The place of one record: two cache lines, with lock, key and expiry in the first.
 #[derive(Debug, Default)]
+#[repr(C, align(128))]
 pub(super) struct Slot {
-    pub(super) state: Mutex<SlotState>,
+    state: Mutex<SlotState>,
+    second_line: AtomicU8,
+}
+
+impl Slot {
+    /// Starts to bring the slot into the cache. A lock waits for its line before anything after it
+    /// is looked at, so without this the second line would be waited for after the first.
+    pub(super) fn warm(&self) {
+        black_box(self.second_line.load(Ordering::Relaxed));
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, SlotState> {
+        self.warm();
+        self.state.lock()
+    }
+
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, SlotState>> {
+        self.state.try_lock()
+    }
 }
 
 /// What a slot holds.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(super) struct SlotState {
     pub(super) entry: Option<Entry>,
     /// The tick under which the timing wheel lists this slot. It outlives the record: the next one
@@ -34,60 +53,46 @@ pub(super) type Tick = std::num::NonZeroU32;
 
 /// A key and its record, packed.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Entry {
     pub(super) key: Key,
-    value: Packed,
     /// Unix milliseconds; `NEVER` for a permanent record.
     expiry: u64,
     fence: Fence,
+    value: Value,
 }
 
 /// No expiry lies there: it is half a billion years ahead.
 const NEVER: u64 = u64::MAX;
 
-#[derive(Debug)]
-enum Packed {
-    Here { len: u8, bytes: [u8; INLINE_VALUE] },
-    Shared(Bytes),
-}
-
 impl Entry {
     pub(super) fn new(key: Key, record: Record) -> Self {
-        let mut entry =
-            Self { key, value: Packed::Shared(Bytes::new()), expiry: NEVER, fence: Fence::NONE };
-        entry.replace(record);
-        entry
+        let expiry = record.expires_at.map_or(NEVER, Timestamp::as_unix_millis);
+        Self { key, expiry, fence: record.fence, value: record.value }
     }
 
     /// Takes on another record of the same key.
     pub(super) fn replace(&mut self, record: Record) {
         self.expiry = record.expires_at.map_or(NEVER, Timestamp::as_unix_millis);
         self.fence = record.fence;
-        self.value = Packed::new(record.value);
+        self.value = record.value;
     }
 
     pub(super) fn current(&self) -> Current<'_> {
-        let value = match &self.value {
-            Packed::Here { len, bytes } => &bytes[..usize::from(*len)],
-            Packed::Shared(bytes) => bytes,
-        };
-        Current { value, expires_at: self.expires_at(), fence: self.fence }
+        Current { value: &self.value, expires_at: self.expires_at(), fence: self.fence }
     }
 
     pub(super) fn record(&self) -> Record {
-        Record { value: self.value.unpack(), expires_at: self.expires_at(), fence: self.fence }
+        Record { value: self.value.clone(), expires_at: self.expires_at(), fence: self.fence }
     }
 
     pub(super) fn expires_at(&self) -> Option<Timestamp> {
         (self.expiry != NEVER).then(|| Timestamp::from_unix_millis(self.expiry))
     }
 
-    /// The size of a value that did not fit into the slot.
+    /// The size of a value that is not in the slot.
     pub(super) fn bytes_outside(&self) -> usize {
-        match &self.value {
-            Packed::Here { .. } => 0,
-            Packed::Shared(bytes) => bytes.len(),
-        }
+        self.value.bytes_outside()
     }
 
     pub(super) fn is_live(&self, now: impl FnOnce() -> Timestamp) -> bool {
@@ -96,29 +101,20 @@ impl Entry {
     }
 }
 
-impl Packed {
-    fn new(value: Value) -> Self {
-        if value.len() > INLINE_VALUE {
-            return Self::Shared(value.into_bytes());
-        }
-        let mut bytes = [0; INLINE_VALUE];
-        bytes[..value.len()].copy_from_slice(&value);
-        Self::Here { len: value.len() as u8, bytes }
-    }
-
-    fn unpack(&self) -> Value {
-        match self {
-            Self::Here { len, bytes } => {
-                Value::within_limits(Bytes::copy_from_slice(&bytes[..usize::from(*len)]))
-            }
-            Self::Shared(bytes) => Value::within_limits(bytes.clone()),
-        }
-    }
-}
-
 impl SlotState {
     /// The entry, if it is the one of `key`.
     pub(super) fn entry_of(&self, key: &Key) -> Option<&Entry> {
         self.entry.as_ref().filter(|entry| entry.key == *key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory per record and the time of a look-up both depend on it.
+    #[test]
+    fn a_slot_is_two_cache_lines() {
+        assert_eq!(size_of::<Slot>(), 128);
     }
 }

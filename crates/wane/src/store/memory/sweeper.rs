@@ -76,7 +76,7 @@ impl Core {
 
     fn look(&self, listing: Listing, now: Timestamp) {
         let seen = self.points.visit(listing.id, |slot| {
-            let mut state = slot.state.lock();
+            let mut state = slot.lock();
             if state.filed != Some(listing.tick) {
                 return;
             }
@@ -98,7 +98,7 @@ impl Core {
         self.wheel.lock().clear();
         for id in self.points.all_ids() {
             let seen = self.points.visit(id, |slot| {
-                let mut state = slot.state.lock();
+                let mut state = slot.lock();
                 state.filed = None;
                 self.file(id, &mut state);
             });

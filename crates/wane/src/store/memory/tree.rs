@@ -1,23 +1,26 @@
 //! The ordered rows of one partition: a tree of three levels that readers walk without a lock.
 //!
-//! Every node publishes its content as one immutable list. One writer at a time replaces the list
-//! of a leaf to add or remove a row. A node that overflows or runs low is replaced by new nodes
-//! in its parent's list, and the old one stays as it was for whoever still reads it. So a reader
-//! finds every row that was there when it began, in order and once.
+//! A node is one immutable list, published by the cell in its parent's list. One writer at a time
+//! replaces the list of a leaf to add or remove a row. When a leaf overflows or runs low, its
+//! parent's list is replaced by one with new cells, and the old cells stay as they were for whoever
+//! still reads them. So a reader finds every row that was there when it began, in order and once.
 //!
-//! Rows carry their own clustering: a slot may be reused while an old leaf still names it.
+//! Rows carry their own clustering: a slot may be reused while an old leaf still names it. Lists
+//! are stored in place, so that a step down costs one cache miss and not three.
 
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use arrayvec::ArrayVec;
 
 use super::points::SlotId;
 use crate::store::inline::InlineBytes;
 
-/// The most rows or children of a node, but for the root's.
-const MOST: usize = 64;
+/// The most rows or cells of a node, but for the root's. With it a node takes 2.5 KB, just below a
+/// size that allocators round up from.
+const MOST: usize = 62;
 
 /// A node with fewer is joined to its neighbour, where the two make a node that is not full.
 const FEW: usize = MOST / 4;
@@ -31,13 +34,48 @@ pub(super) struct Row {
     pub(super) id: SlotId,
 }
 
-/// A level of the tree.
-pub(super) trait Node: Debug + Sized {
-    /// Adds a row in place, or returns the two nodes that must take this one's place.
-    fn insert(&self, row: Row) -> Option<[Child<Self>; 2]>;
+/// The lowest level.
+type Leaf = ArrayVec<Row, MOST>;
 
-    /// Removes a row in place.
-    fn remove(&self, clustering: &[u8]);
+/// A level above another.
+type Branch<N> = ArrayVec<Cell<N>, MOST>;
+
+/// Where a node is published, with the least clustering that belongs there.
+#[derive(Debug)]
+struct Cell<N> {
+    first: Clustering,
+    node: ArcSwap<N>,
+}
+
+impl<N> Cell<N> {
+    fn new(first: Clustering, node: N) -> Self {
+        Self { first, node: ArcSwap::from_pointee(node) }
+    }
+}
+
+impl<N> Clone for Cell<N> {
+    fn clone(&self) -> Self {
+        Self { first: self.first.clone(), node: ArcSwap::new(self.node.load_full()) }
+    }
+}
+
+/// What becomes of a node that a row is added to.
+enum Grown<N> {
+    /// Nothing: a node below it has changed.
+    Below,
+    /// It is replaced.
+    Whole(N),
+    /// It is replaced by two, the second of which begins with the clustering.
+    Split(N, Clustering, N),
+}
+
+/// A level of the tree.
+trait Node: Debug + Sized {
+    /// Adds a row to this node, or below it.
+    fn insert(&self, row: Row) -> Grown<Self>;
+
+    /// Removes a row below this node, or returns the node without it.
+    fn remove(&self, clustering: &[u8]) -> Option<Self>;
 
     /// Hands the rows from `start` on to `visit`.
     fn walk(
@@ -46,41 +84,11 @@ pub(super) trait Node: Debug + Sized {
         visit: &mut impl FnMut(&Row) -> ControlFlow<()>,
     ) -> ControlFlow<()>;
 
-    /// Rows or children.
-    fn len(&self) -> usize;
+    /// Rows or cells.
+    fn size(&self) -> usize;
 
     /// A node with what is in this one and in its right neighbour.
     fn joined(&self, right: &Self) -> Self;
-}
-
-/// A node in its parent's list, with the least clustering that belongs there.
-#[derive(Debug)]
-pub(super) struct Child<N> {
-    first: Clustering,
-    node: Arc<N>,
-}
-
-impl<N> Clone for Child<N> {
-    fn clone(&self) -> Self {
-        Self { first: self.first.clone(), node: Arc::clone(&self.node) }
-    }
-}
-
-/// The lowest level.
-#[derive(Debug, Default)]
-pub(super) struct Leaf {
-    rows: ArcSwap<Vec<Row>>,
-}
-
-impl Leaf {
-    fn with(rows: Vec<Row>) -> Self {
-        Self { rows: ArcSwap::from_pointee(rows) }
-    }
-
-    fn child(rows: &[Row]) -> Child<Self> {
-        let first = rows.first().map_or(Clustering::EMPTY, |row| row.clustering.clone());
-        Child { first, node: Arc::new(Self::with(rows.to_vec())) }
-    }
 }
 
 fn position(rows: &[Row], clustering: &[u8]) -> Result<usize, usize> {
@@ -88,32 +96,140 @@ fn position(rows: &[Row], clustering: &[u8]) -> Result<usize, usize> {
 }
 
 impl Node for Leaf {
-    fn insert(&self, row: Row) -> Option<[Child<Self>; 2]> {
-        let rows = self.rows.load();
-        let mut next = Vec::with_capacity(rows.len() + 1);
-        match position(&rows, row.clustering.as_slice()) {
+    fn insert(&self, row: Row) -> Grown<Self> {
+        match position(self, row.clustering.as_slice()) {
             Ok(at) => {
-                next.extend_from_slice(&rows);
+                let mut next = self.clone();
                 next[at] = row;
+                Grown::Whole(next)
             }
-            Err(at) => {
-                next.extend_from_slice(&rows[..at]);
-                next.push(row);
-                next.extend_from_slice(&rows[at..]);
-            }
+            Err(at) => grown(self, at..at, [row], |row| row.clustering.clone()),
         }
-        if next.len() > MOST {
-            let (left, right) = next.split_at(next.len() / 2);
-            return Some([Self::child(left), Self::child(right)]);
-        }
-        self.rows.store(Arc::new(next));
-        None
     }
 
-    fn remove(&self, clustering: &[u8]) {
-        let rows = self.rows.load();
-        if let Ok(at) = position(&rows, clustering) {
-            self.rows.store(Arc::new([&rows[..at], &rows[at + 1..]].concat()));
+    fn remove(&self, clustering: &[u8]) -> Option<Self> {
+        let at = position(self, clustering).ok()?;
+        Some(spliced(self, at..at + 1, []))
+    }
+
+    fn walk(
+        &self,
+        start: &[u8],
+        visit: &mut impl FnMut(&Row) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let (Ok(from) | Err(from)) = position(self, start);
+        self[from..].iter().try_for_each(visit)
+    }
+
+    fn size(&self) -> usize {
+        self.len()
+    }
+
+    fn joined(&self, right: &Self) -> Self {
+        self.iter().chain(right).cloned().collect()
+    }
+}
+
+/// The elements of `list` with those in `range` replaced.
+fn spliced<T: Clone, L: FromIterator<T> + Extend<T>, const N: usize>(
+    list: &[T],
+    range: std::ops::Range<usize>,
+    with: [T; N],
+) -> L {
+    // Piece by piece: element by element through a chain takes twice as long.
+    let mut next: L = list[..range.start].iter().cloned().collect();
+    next.extend(with);
+    next.extend(list[range.end..].iter().cloned());
+    next
+}
+
+/// A node with one element more than `list` had, or two where that is too many for one.
+fn grown<T: Clone, const N: usize>(
+    list: &ArrayVec<T, MOST>,
+    range: std::ops::Range<usize>,
+    with: [T; N],
+    first: impl Fn(&T) -> Clustering,
+) -> Grown<ArrayVec<T, MOST>> {
+    if !list.is_full() {
+        return Grown::Whole(spliced(list, range, with));
+    }
+    let all: Vec<T> = spliced(list, range, with);
+    let (left, right) = all.split_at(all.len() / 2);
+    let first = first(&right[0]);
+    Grown::Split(left.iter().cloned().collect(), first, right.iter().cloned().collect())
+}
+
+/// The cell that `clustering` belongs to; everything before the second one belongs to the first.
+fn place<N>(cells: &[Cell<N>], clustering: &[u8]) -> usize {
+    cells.partition_point(|cell| cell.first.as_slice() <= clustering).saturating_sub(1)
+}
+
+/// Adds a row below one of `cells`; a cell that must be replaced is returned with its successors.
+fn insert_below<N: Node>(cells: &[Cell<N>], row: Row) -> Option<(usize, [Cell<N>; 2])> {
+    let at = place(cells, row.clustering.as_slice());
+    let cell = &cells[at];
+    match cell.node.load().insert(row) {
+        Grown::Below => None,
+        Grown::Whole(node) => {
+            cell.node.store(Arc::new(node));
+            None
+        }
+        // The first half keeps its bound: the first cell takes everything before it.
+        Grown::Split(left, first, right) => {
+            Some((at, [Cell::new(cell.first.clone(), left), Cell::new(first, right)]))
+        }
+    }
+}
+
+/// What is left to do in a list of cells once a row below was removed.
+enum Shrunk<N> {
+    Nothing,
+    /// Take the empty cell out.
+    Drop(usize),
+    /// Put this one in the place of two.
+    Join(usize, Cell<N>),
+}
+
+fn remove_below<N: Node>(cells: &[Cell<N>], clustering: &[u8]) -> Shrunk<N> {
+    if cells.is_empty() {
+        return Shrunk::Nothing;
+    }
+    let at = place(cells, clustering);
+    let node = &cells[at].node;
+    if let Some(next) = node.load().remove(clustering) {
+        node.store(Arc::new(next));
+    }
+    let size = node.load().size();
+    if size == 0 {
+        return Shrunk::Drop(at);
+    }
+    // With its right neighbour or, for the last one, with its left.
+    let at = at.min(cells.len().saturating_sub(2));
+    match &cells[at..] {
+        [left, right, ..] if size < FEW => {
+            let (left_node, right_node) = (left.node.load(), right.node.load());
+            if left_node.size() + right_node.size() > MOST - FEW {
+                return Shrunk::Nothing;
+            }
+            Shrunk::Join(at, Cell::new(left.first.clone(), left_node.joined(&right_node)))
+        }
+        _ => Shrunk::Nothing,
+    }
+}
+
+impl<N: Node> Node for Branch<N> {
+    fn insert(&self, row: Row) -> Grown<Self> {
+        match insert_below(self, row) {
+            None => Grown::Below,
+            Some((at, halves)) => grown(self, at..at + 1, halves, |cell| cell.first.clone()),
+        }
+    }
+
+    fn remove(&self, clustering: &[u8]) -> Option<Self> {
+        match remove_below(self, clustering) {
+            Shrunk::Nothing => None,
+            Shrunk::Drop(at) => Some(spliced(self, at..at + 1, [])),
+            Shrunk::Join(at, cell) => Some(spliced(self, at..at + 2, [cell])),
         }
     }
 
@@ -122,148 +238,70 @@ impl Node for Leaf {
         start: &[u8],
         visit: &mut impl FnMut(&Row) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let rows = self.rows.load();
-        let (Ok(from) | Err(from)) = position(&rows, start);
-        rows[from..].iter().try_for_each(visit)
+        walk_below(self, start, visit)
     }
 
-    fn len(&self) -> usize {
-        self.rows.load().len()
-    }
-
-    fn joined(&self, right: &Self) -> Self {
-        Self::with([&self.rows.load()[..], &right.rows.load()[..]].concat())
-    }
-}
-
-/// A level above another.
-#[derive(Debug)]
-pub(super) struct Branch<N> {
-    children: ArcSwap<Vec<Child<N>>>,
-}
-
-impl<N> Default for Branch<N> {
-    fn default() -> Self {
-        Self::with(Vec::new())
-    }
-}
-
-impl<N> Branch<N> {
-    fn with(children: Vec<Child<N>>) -> Self {
-        Self { children: ArcSwap::from_pointee(children) }
-    }
-
-    fn child(children: &[Child<N>]) -> Child<Self> {
-        let first = children.first().map_or(Clustering::EMPTY, |child| child.first.clone());
-        Child { first, node: Arc::new(Self::with(children.to_vec())) }
-    }
-}
-
-/// The child that `clustering` belongs to; everything before the second one belongs to the first.
-fn place<N>(children: &[Child<N>], clustering: &[u8]) -> usize {
-    children.partition_point(|child| child.first.as_slice() <= clustering).saturating_sub(1)
-}
-
-impl<N: Node + Default> Branch<N> {
-    /// Adds a row, with as many children as that takes.
-    fn grow(&self, row: Row) -> Option<Vec<Child<N>>> {
-        let children = self.children.load();
-        if children.is_empty() {
-            let first = row.clustering.clone();
-            let node = Arc::new(N::default());
-            node.insert(row);
-            return Some(vec![Child { first, node }]);
-        }
-        let at = place(&children, row.clustering.as_slice());
-        let [mut left, right] = children[at].node.insert(row)?;
-        // The first child takes everything before it, so its bound stays as it was.
-        left.first = children[at].first.clone();
-        Some([&children[..at], &[left, right], &children[at + 1..]].concat())
-    }
-}
-
-impl<N: Node + Default> Node for Branch<N> {
-    fn insert(&self, row: Row) -> Option<[Child<Self>; 2]> {
-        let next = self.grow(row)?;
-        if next.len() > MOST {
-            let (left, right) = next.split_at(next.len() / 2);
-            return Some([Self::child(left), Self::child(right)]);
-        }
-        self.children.store(Arc::new(next));
-        None
-    }
-
-    fn remove(&self, clustering: &[u8]) {
-        let children = self.children.load();
-        if children.is_empty() {
-            return;
-        }
-        let at = place(&children, clustering);
-        let child = &children[at];
-        child.node.remove(clustering);
-        let len = child.node.len();
-        if len == 0 {
-            self.children.store(Arc::new([&children[..at], &children[at + 1..]].concat()));
-        } else if len < FEW {
-            // With its right neighbour or, for the last one, with its left.
-            let at = at.min(children.len().saturating_sub(2));
-            if let [left, right, ..] = &children[at..]
-                && left.node.len() + right.node.len() <= MOST - FEW
-            {
-                let node = Arc::new(left.node.joined(&right.node));
-                let joined = Child { first: left.first.clone(), node };
-                let next = [&children[..at], &[joined], &children[at + 2..]].concat();
-                self.children.store(Arc::new(next));
-            }
-        }
-    }
-
-    fn walk(
-        &self,
-        start: &[u8],
-        visit: &mut impl FnMut(&Row) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        let children = self.children.load();
-        let from = place(&children, start);
-        children[from..].iter().try_for_each(|child| child.node.walk(start, visit))
-    }
-
-    fn len(&self) -> usize {
-        self.children.load().len()
+    fn size(&self) -> usize {
+        self.len()
     }
 
     fn joined(&self, right: &Self) -> Self {
-        Self::with([&self.children.load()[..], &right.children.load()[..]].concat())
+        self.iter().chain(right).cloned().collect()
     }
+}
+
+fn walk_below<N: Node>(
+    cells: &[Cell<N>],
+    start: &[u8],
+    visit: &mut impl FnMut(&Row) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let from = place(cells, start);
+    cells[from..].iter().try_for_each(|cell| cell.node.load().walk(start, visit))
 }
 
 /// The whole tree. Writers take turns; see `ranges`.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
-    root: Branch<Branch<Leaf>>,
+    /// The only list that may have any length.
+    root: ArcSwap<Vec<Cell<Branch<Leaf>>>>,
 }
 
 impl Tree {
     pub(super) fn insert(&self, row: Row) {
-        // Only the root may have more than the most children.
-        if let Some(next) = self.root.grow(row) {
-            self.root.children.store(Arc::new(next));
+        let root = self.root.load();
+        if root.is_empty() {
+            let first = row.clustering.clone();
+            let leaf = Leaf::from_iter([row]);
+            let branch = Branch::from_iter([Cell::new(first.clone(), leaf)]);
+            return self.root.store(Arc::new(vec![Cell::new(first, branch)]));
+        }
+        if let Some((at, halves)) = insert_below(&root, row) {
+            self.root.store(Arc::new(spliced(&root, at..at + 1, halves)));
         }
     }
 
     pub(super) fn remove(&self, clustering: &[u8]) {
-        self.root.remove(clustering);
+        let root = self.root.load();
+        match remove_below(&root, clustering) {
+            Shrunk::Nothing => {}
+            Shrunk::Drop(at) => {
+                self.root.store(Arc::new(spliced(&root, at..at + 1, [])));
+            }
+            Shrunk::Join(at, cell) => {
+                self.root.store(Arc::new(spliced(&root, at..at + 2, [cell])));
+            }
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.root.len() == 0
+        self.root.load().is_empty()
     }
 
     /// Hands the rows from `start` on to `visit`, in order, until it breaks.
     pub(super) fn walk(&self, start: &[u8], mut visit: impl FnMut(&Row) -> ControlFlow<()>) {
         // Breaking is how a visitor says that it has enough.
         let (ControlFlow::Continue(()) | ControlFlow::Break(())) =
-            self.root.walk(start, &mut visit);
+            walk_below(&self.root.load(), start, &mut visit);
     }
 }
 
