@@ -7,12 +7,11 @@ use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use wane::store::{ClusteringRange, Key, Partition, Ttl};
 
 use crate::machine::ThreadWaits;
 use crate::timing;
-use crate::workload::{VALUE, fresh_value, key, long_life};
+use crate::workload::{VALUE, key, long_life};
 
 /// A store in memory whose records expire.
 pub(crate) trait Peer: Send + Sync {
@@ -22,11 +21,12 @@ pub(crate) trait Peer: Send + Sync {
     /// Returns the live record.
     fn get(&self, key: &Key) -> Option<Self::Owned>;
 
-    /// Writes where nothing lives; says whether it did.
-    fn insert(&self, key: &Key, value: Bytes, life: Ttl) -> bool;
+    /// Writes where nothing lives; says whether it did. The value comes as a slice, as from a
+    /// request, and the peer makes of it what it keeps.
+    fn insert(&self, key: &Key, value: &[u8], life: Ttl) -> bool;
 
     /// Replaces `expected` and renews the expiry in one step; says whether it did.
-    fn swap(&self, key: &Key, expected: &[u8], value: Bytes, life: Ttl) -> bool;
+    fn swap(&self, key: &Key, expected: &[u8], value: &[u8], life: Ttl) -> bool;
 
     /// Removes the record.
     fn remove(&self, key: &Key);
@@ -119,13 +119,13 @@ impl<P: Peer> Contestant for Named<P> {
 
     fn load(&self, records: u64, life: &dyn Fn() -> Ttl) {
         for index in 0..records {
-            self.1.insert(&key(index), fresh_value(), life());
+            self.1.insert(&key(index), VALUE, life());
         }
     }
 
     fn rewrite(&self, key: &Key) {
-        if !self.1.swap(key, VALUE, fresh_value(), long_life()) {
-            self.1.insert(key, fresh_value(), long_life());
+        if !self.1.swap(key, VALUE, VALUE, long_life()) {
+            self.1.insert(key, VALUE, long_life());
         }
     }
 
@@ -147,7 +147,7 @@ impl<P: Peer> Contestant for Named<P> {
             Operation::Swap => {
                 let life = long_life();
                 Some(walk(trial, 64, present, |key| {
-                    let swapped = peer.swap(key, VALUE, fresh_value(), life);
+                    let swapped = peer.swap(key, VALUE, VALUE, life);
                     assert!(swapped, "all swaps renew the same value");
                 }))
             }
@@ -197,7 +197,7 @@ fn insert_absent<P: Peer>(peer: &P, trial: Trial<'_>) -> f64 {
             phase.wait();
             let stopwatch = Stopwatch::start();
             for key in share {
-                assert!(peer.insert(key, fresh_value(), life), "the record was absent");
+                assert!(peer.insert(key, VALUE, life), "the record was absent");
             }
             rates += stopwatch.rate(share.len());
             phase.wait();

@@ -33,9 +33,9 @@ impl<H: BuildHasher + Clone + Send + Sync> Peer for Dashmap<H> {
         (now < stored.expires_at).then(|| stored.value.clone())
     }
 
-    fn insert(&self, key: &Key, value: Bytes, life: Ttl) -> bool {
+    fn insert(&self, key: &Key, value: &[u8], life: Ttl) -> bool {
         let now = self.clock.now();
-        let stored = Stored { value, expires_at: now.after(life) };
+        let stored = Stored { value: Bytes::copy_from_slice(value), expires_at: now.after(life) };
         match self.map.entry(key.clone()) {
             Entry::Occupied(occupied) if now < occupied.get().expires_at => false,
             Entry::Occupied(mut expired) => {
@@ -49,12 +49,12 @@ impl<H: BuildHasher + Clone + Send + Sync> Peer for Dashmap<H> {
         }
     }
 
-    fn swap(&self, key: &Key, expected: &[u8], value: Bytes, life: Ttl) -> bool {
+    fn swap(&self, key: &Key, expected: &[u8], value: &[u8], life: Ttl) -> bool {
         let now = self.clock.now();
         let Some(mut stored) = self.map.get_mut(key) else { return false };
         let matches = now < stored.expires_at && *stored.value == *expected;
         if matches {
-            *stored = Stored { value, expires_at: now.after(life) };
+            *stored = Stored { value: Bytes::copy_from_slice(value), expires_at: now.after(life) };
         }
         matches
     }

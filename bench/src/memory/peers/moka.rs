@@ -56,15 +56,15 @@ impl Peer for Moka {
         self.0.get(key).map(|lasting| lasting.value)
     }
 
-    fn insert(&self, key: &Key, value: Bytes, life: Ttl) -> bool {
-        let lasting = Lasting { value, life: life.as_duration() };
+    fn insert(&self, key: &Key, value: &[u8], life: Ttl) -> bool {
+        let lasting = Lasting { value: Bytes::copy_from_slice(value), life: life.as_duration() };
         self.0.entry(key.clone()).or_insert(lasting).is_fresh()
     }
 
-    fn swap(&self, key: &Key, expected: &[u8], value: Bytes, life: Ttl) -> bool {
+    fn swap(&self, key: &Key, expected: &[u8], value: &[u8], life: Ttl) -> bool {
         let result = self.0.entry(key.clone()).and_compute_with(|current| match current {
             Some(current) if *current.value().value == *expected => {
-                Op::Put(Lasting { value, life: life.as_duration() })
+                Op::Put(Lasting { value: Bytes::copy_from_slice(value), life: life.as_duration() })
             }
             Some(_) | None => Op::Nop,
         });

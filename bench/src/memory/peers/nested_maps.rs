@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 use std::sync::RwLock;
 
-use bytes::Bytes;
 use wane::clock::SharedClock;
 use wane::store::{Key, Timestamp, Ttl};
 
@@ -37,18 +36,18 @@ impl Peer for NestedMaps {
         (self.clock.now() < *expires_at).then(|| value.clone())
     }
 
-    fn insert(&self, key: &Key, value: Bytes, life: Ttl) -> bool {
+    fn insert(&self, key: &Key, value: &[u8], life: Ttl) -> bool {
         let now = self.clock.now();
         let mut partitions = self.partitions.write().expect("no writer panics");
         let rows = partitions.entry(key.partition().to_vec()).or_default();
         let live = rows.get(key.clustering()).is_some_and(|(_, expires_at)| now < *expires_at);
         if !live {
-            rows.insert(key.clustering().to_vec(), (value.into(), now.after(life)));
+            rows.insert(key.clustering().to_vec(), (value.to_vec(), now.after(life)));
         }
         !live
     }
 
-    fn swap(&self, key: &Key, expected: &[u8], value: Bytes, life: Ttl) -> bool {
+    fn swap(&self, key: &Key, expected: &[u8], value: &[u8], life: Ttl) -> bool {
         let now = self.clock.now();
         let mut partitions = self.partitions.write().expect("no writer panics");
         let rows = partitions.get_mut(key.partition());
@@ -57,7 +56,7 @@ impl Peer for NestedMaps {
         };
         let matches = now < current.1 && current.0 == expected;
         if matches {
-            *current = (value.into(), now.after(life));
+            *current = (value.to_vec(), now.after(life));
         }
         matches
     }

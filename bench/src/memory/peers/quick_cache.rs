@@ -34,9 +34,10 @@ impl Peer for QuickCache {
         (now < stored.expires_at).then_some(stored.value)
     }
 
-    fn insert(&self, key: &Key, value: Bytes, life: Ttl) -> bool {
+    fn insert(&self, key: &Key, value: &[u8], life: Ttl) -> bool {
         let now = self.clock.now();
-        let mut fresh = Some(Stored { value, expires_at: now.after(life) });
+        let mut fresh =
+            Some(Stored { value: Bytes::copy_from_slice(value), expires_at: now.after(life) });
         let entry = self.cache.entry(key, None, |_, current| {
             let expired = current.expires_at <= now;
             if let Some(fresh) = fresh.take_if(|_| expired) {
@@ -51,12 +52,13 @@ impl Peer for QuickCache {
         }
     }
 
-    fn swap(&self, key: &Key, expected: &[u8], value: Bytes, life: Ttl) -> bool {
+    fn swap(&self, key: &Key, expected: &[u8], value: &[u8], life: Ttl) -> bool {
         let now = self.clock.now();
         let entry = self.cache.entry(key, None, |_, current| {
             let matches = now < current.expires_at && *current.value == *expected;
             if matches {
-                *current = Stored { value, expires_at: now.after(life) };
+                *current =
+                    Stored { value: Bytes::copy_from_slice(value), expires_at: now.after(life) };
             }
             EntryAction::Retain(matches)
         });

@@ -6,7 +6,6 @@
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
 use wane::clock::SharedClock;
 use wane::store::{
     Fence, Key, Life, MemoryStore, Outcome, PageLimit, Store, StoreError, Ttl, Value, Write,
@@ -40,8 +39,8 @@ pub(crate) fn ready<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-fn write(value: Bytes, life: Ttl) -> Write {
-    Write::new(Value::new(value).expect("the value is short"), Life::For(life))
+fn write(value: &[u8], life: Ttl) -> Write {
+    Write::new(Value::copy_from_slice(value).expect("the value is short"), Life::For(life))
 }
 
 fn applied(result: Result<Outcome, StoreError>) -> bool {
@@ -55,11 +54,11 @@ impl Peer for Wane {
         ready(self.0.get(key)).expect("the memory store does not fail")
     }
 
-    fn insert(&self, key: &Key, value: Bytes, life: Ttl) -> bool {
+    fn insert(&self, key: &Key, value: &[u8], life: Ttl) -> bool {
         applied(ready(self.0.insert_if_not_exists(key, write(value, life))))
     }
 
-    fn swap(&self, key: &Key, expected: &[u8], value: Bytes, life: Ttl) -> bool {
+    fn swap(&self, key: &Key, expected: &[u8], value: &[u8], life: Ttl) -> bool {
         applied(ready(self.0.compare_and_swap(key, expected, write(value, life))))
     }
 
