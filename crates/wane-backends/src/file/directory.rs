@@ -17,6 +17,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use redb::StorageBackend;
 use redb::backends::FileBackend;
 use wane::store::{BoxError, Timestamp};
 
@@ -86,8 +87,12 @@ impl Directory {
         Ok(())
     }
 
-    /// Opens the store that is here, and checks that it is whole.
-    pub(super) fn open(&self) -> Result<(Engine, Found, Acknowledged), OpenError> {
+    /// Opens the store that is here, on what `storage` makes of the file, and checks that it is
+    /// whole.
+    pub(super) fn open<S: StorageBackend>(
+        &self,
+        storage: impl FnOnce(FileBackend) -> io::Result<S>,
+    ) -> Result<(Engine, Found, Acknowledged), OpenError> {
         let path = self.records();
         let file = OpenOptions::new().read(true).write(true).open(&path).map_err(|error| {
             if error.kind() == io::ErrorKind::NotFound {
@@ -99,7 +104,8 @@ impl Directory {
         if file.metadata().map_err(|error| self.io(error))?.len() == 0 {
             return Err(self.damaged("it is empty"));
         }
-        let storage = FileBackend::new(file).map_err(|error| self.refused(error.into()))?;
+        let file = FileBackend::new(file).map_err(|error| self.refused(error.into()))?;
+        let storage = storage(file).map_err(|error| self.io(error))?;
         let (engine, found) = self.open_engine(storage)?;
         let (acknowledged, last) =
             Acknowledged::open(&self.path.join("acknowledged")).map_err(|error| self.io(error))?;
@@ -113,10 +119,7 @@ impl Directory {
         }
     }
 
-    fn open_engine(
-        &self,
-        storage: impl redb::StorageBackend,
-    ) -> Result<(Engine, Found), OpenError> {
+    fn open_engine(&self, storage: impl StorageBackend) -> Result<(Engine, Found), OpenError> {
         let opened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let (mut engine, found) = Engine::open(storage)?;
             // After a crash redb has walked the whole file already.

@@ -14,10 +14,13 @@
 //! | `view` | reading a snapshot at one instant |
 //! | `format` | the bytes on disk |
 //! | `acknowledged` | the last commit that callers were told of |
+//! | `faulty_storage` | a disk that fails as told, for the proofs |
 
 mod acknowledged;
 mod directory;
 mod engine;
+#[cfg(feature = "testing")]
+mod faulty_storage;
 pub mod format;
 mod queue;
 mod view;
@@ -29,6 +32,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
+use redb::StorageBackend;
+use redb::backends::FileBackend;
 use tokio::sync::oneshot;
 use wane::clock::SharedClock;
 use wane::store::{
@@ -38,6 +43,8 @@ use wane::store::{
 
 use self::directory::{Directory, Register};
 use self::engine::{KeyedChange, ReadError, Walk};
+#[cfg(feature = "testing")]
+pub use self::faulty_storage::{Fault, FaultyDisk};
 use self::format::{decode_key, encode_key, partition_prefix};
 use self::queue::Job;
 use self::view::{Shared, View};
@@ -67,6 +74,24 @@ struct Inner {
 impl FileStore {
     /// Opens the store in `directory`. Opening it twice in one process gives the same store.
     pub fn open(directory: &Path, clock: SharedClock) -> Result<Self, OpenError> {
+        Self::open_with(directory, clock, Ok)
+    }
+
+    /// Opens the store in `directory` on a disk that fails as told.
+    #[cfg(feature = "testing")]
+    pub fn open_on(
+        disk: &FaultyDisk,
+        directory: &Path,
+        clock: SharedClock,
+    ) -> Result<Self, OpenError> {
+        Self::open_with(directory, clock, |file| disk.under(file))
+    }
+
+    fn open_with<S: StorageBackend>(
+        directory: &Path,
+        clock: SharedClock,
+        storage: impl FnOnce(FileBackend) -> std::io::Result<S>,
+    ) -> Result<Self, OpenError> {
         let mut register = Register::lock();
         let Ok(path) = directory.canonicalize() else {
             return Err(OpenError::Absent { path: directory.to_path_buf() });
@@ -74,7 +99,7 @@ impl FileStore {
         if let Some(inner) = register.find(&path) {
             return Ok(Self { inner });
         }
-        let inner = Arc::new(Inner::start(path.clone(), clock)?);
+        let inner = Arc::new(Inner::start(path.clone(), clock, storage)?);
         register.insert(path, Arc::downgrade(&inner));
         Ok(Self { inner })
     }
@@ -132,9 +157,13 @@ impl FileStore {
 }
 
 impl Inner {
-    fn start(path: PathBuf, clock: SharedClock) -> Result<Self, OpenError> {
+    fn start<S: StorageBackend>(
+        path: PathBuf,
+        clock: SharedClock,
+        storage: impl FnOnce(FileBackend) -> std::io::Result<S>,
+    ) -> Result<Self, OpenError> {
         let directory = Directory::new(&path);
-        let (engine, found, acknowledged) = directory.open()?;
+        let (engine, found, acknowledged) = directory.open(storage)?;
         clock.never_before(found.time);
         let io = |source| OpenError::Io { path: path.clone(), source };
         let snapshot = engine.snapshot().map_err(|error| io(error.into()))?;
