@@ -2,4 +2,10 @@
 
 mod conformance;
 mod harness;
+mod controls;
+mod disk_faults;
+mod kill;
 mod opening;
+mod power_cut;
+mod proof;
+mod second_process;

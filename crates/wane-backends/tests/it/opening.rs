@@ -87,7 +87,7 @@ async fn filled() -> TempDir {
     let store = FileStore::create(directory.path(), SystemClock::shared()).expect("a store");
     for number in 0..200 {
         let inserted = insert(&store, &format!("{number}"), "value").await;
-        assert!(inserted.expect("an answer").is_applied());
+        assert!(inserted.is_ok_and(|outcome| outcome.is_applied()));
     }
     directory
 }
