@@ -23,6 +23,7 @@ use wane::store::{BoxError, Timestamp};
 
 use super::Inner;
 use super::acknowledged::Acknowledged;
+use super::checked_storage::CheckedStorage;
 use super::engine::{Engine, Found};
 use super::format::FORMAT_VERSION;
 use crate::OpenError;
@@ -121,7 +122,7 @@ impl Directory {
 
     fn open_engine(&self, storage: impl StorageBackend) -> Result<(Engine, Found), OpenError> {
         let opened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let (mut engine, found) = Engine::open(storage)?;
+            let (mut engine, found) = Engine::open(CheckedStorage::new(storage))?;
             // After a crash redb has walked the whole file already.
             let sound = found.verified || engine.verify()?;
             Ok((engine, found, sound))

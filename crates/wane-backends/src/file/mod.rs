@@ -14,9 +14,11 @@
 //! | `view` | reading a snapshot at one instant |
 //! | `format` | the bytes on disk |
 //! | `acknowledged` | the last commit that callers were told of |
+//! | `checked_storage` | blocks that rot while the store is open |
 //! | `faulty_storage` | a disk that fails as told, for the proofs |
 
 mod acknowledged;
+mod checked_storage;
 mod directory;
 mod engine;
 #[cfg(feature = "testing")]
