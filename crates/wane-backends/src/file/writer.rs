@@ -167,9 +167,18 @@ impl Writer {
     /// Does one step of what can wait. `false` means that the engine has failed.
     fn tidy(&mut self) -> bool {
         let now = self.shared.clock.now();
-        if self.next_due.is_some_and(|due| due <= now) {
-            return self.commit(Vec::new(), SWEEP_IDLE).is_ok();
+        let is_due = |due: Option<Timestamp>| due.is_some_and(|due| due <= now);
+        if is_due(self.next_due) {
+            if self.commit(Vec::new(), SWEEP_IDLE).is_err() {
+                return false;
+            }
+            // Callers that came meanwhile go before the next slice.
+            if is_due(self.next_due) {
+                return true;
+            }
         }
+        // Here also right after a sweep: where records fall due all the time, the writer never
+        // rests long enough to be woken for nothing else.
         if !self.compaction.due {
             return true;
         }

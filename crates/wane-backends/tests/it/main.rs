@@ -9,3 +9,4 @@ mod opening;
 mod power_cut;
 mod proof;
 mod second_process;
+mod tidying;

@@ -46,7 +46,8 @@ impl Chance {
 }
 
 pub(crate) fn runtime() -> Runtime {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build();
     runtime.expect("a runtime")
 }
 
