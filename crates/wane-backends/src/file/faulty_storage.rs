@@ -31,6 +31,8 @@ pub enum Fault {
     DiskFull,
     /// Reads come back with a flipped bit now and then.
     Rot,
+    /// One write panics, as redb does where a page makes no sense to it.
+    Panic,
 }
 
 /// The disk under a store that was opened with [`FileStore::open_on`](super::FileStore::open_on).
@@ -168,7 +170,7 @@ impl Fault {
         match self {
             Self::PowerCut => call != Call::Read,
             Self::SyncError => call == Call::Sync,
-            Self::DiskFull => call == Call::Write,
+            Self::DiskFull | Self::Panic => call == Call::Write,
             Self::Rot => call == Call::Read,
         }
     }
@@ -252,6 +254,7 @@ impl StorageBackend for FaultyStorage {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut state = self.disk.state.lock();
         let struck = state.strikes(Call::Write);
+        assert_ne!(struck, Some(Fault::Panic), "a panic as told");
         let written = match struck {
             None => data,
             Some(Fault::PowerCut) => &[],

@@ -76,24 +76,29 @@ impl Writer {
         Self { engine, shared, acknowledged, next_due, compaction }
     }
 
-    /// Works until the queue is closed and empty, or the engine fails.
+    /// Works until the queue is closed and empty, or the engine fails. Callers that are left, and
+    /// those to come, are answered either way.
     pub(super) fn run(mut self, runtime: &Runtime) {
+        if catch_unwind(AssertUnwindSafe(|| self.work(runtime))).is_err() {
+            self.shared.fail("the writer has stopped at a damaged page");
+            self.shared.decide_ends();
+        }
+        self.refuse_rest();
+    }
+
+    fn work(&mut self, runtime: &Runtime) {
         let mut last_group = 0;
         loop {
-            match self.shared.queue.take(last_group) {
-                Taken::Closed => return,
+            let goes_on = match self.shared.queue.take(last_group) {
+                Taken::Closed => false,
                 Taken::Group(jobs) => {
                     last_group = jobs.len();
-                    if !self.serve(jobs) {
-                        return self.refuse_rest();
-                    }
+                    self.serve(jobs)
                 }
-                Taken::Nothing => {
-                    let woken = runtime.block_on(self.rest());
-                    if !woken && !self.tidy() {
-                        return self.refuse_rest();
-                    }
-                }
+                Taken::Nothing => runtime.block_on(self.rest()) || self.tidy(),
+            };
+            if !goes_on {
+                return;
             }
         }
     }
@@ -216,7 +221,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Answers what is still queued after the engine has failed.
+    /// Answers what is still queued once nothing is served any more.
     fn refuse_rest(&self) {
         self.shared.queue.close();
         while let Taken::Group(jobs) = self.shared.queue.take(0) {

@@ -232,35 +232,67 @@ fn a_full_disk_fails_writes_and_loses_nothing() {
     });
 }
 
-/// A file of records that expire is made smaller again, and the power goes meanwhile.
+/// A store whose file is about to be made smaller, as most of it has expired, when `fault` strikes.
+fn compacting(bench: &Bench, fault: Fault) -> FileStore {
+    let store = FileStore::open_on(&bench.disk, &bench.directory(), SystemClock::shared());
+    let store = store.expect("the store opens");
+    let life = Life::For(Ttl::MIN);
+    let row = |number: u32| {
+        let key = Key::new(b"crowd", &number.to_be_bytes()).expect("a legal key");
+        (key, Write::new(Value::new(vec![7; 200_000]).expect("a legal value"), life))
+    };
+    let rows = (0..60).map(row).collect();
+    runtime().block_on(store.put_batch(rows)).expect("the rows are put");
+    bench.disk.arm(fault, bench.chance.below(60));
+    for _ in 0..400 {
+        let smaller = store.size_on_disk().expect("a file") < 8 << 20;
+        if bench.disk.struck().is_some() || smaller {
+            break;
+        }
+        wait(Duration::from_millis(5));
+    }
+    store
+}
+
 #[test]
 fn a_power_cut_while_the_file_is_compacted_is_survived() {
     let struck = std::cell::Cell::new(0);
     for_each_seed(10, |seed| {
         let mut bench = Bench::new(seed);
         bench.work();
-        let store =
-            FileStore::open_on(&bench.disk, &bench.directory(), SystemClock::shared()).unwrap();
-        let life = Life::For(Ttl::from_millis(1).unwrap());
-        let row = |number: u32| {
-            let key = Key::new(b"crowd", &number.to_be_bytes()).unwrap();
-            (key, Write::new(Value::new(vec![7; 200_000]).unwrap(), life))
-        };
-        runtime().block_on(store.put_batch((0..60).map(row).collect())).unwrap();
-        bench.disk.arm(Fault::PowerCut, bench.chance.below(60));
-        for _ in 0..400 {
-            if bench.disk.struck().is_some() || store.size_on_disk().unwrap() < 8 << 20 {
-                break;
-            }
-            wait(Duration::from_millis(5));
-        }
-        let struck_here = u64::from(bench.disk.struck().is_some());
-        struck.set(struck.get() + struck_here);
-        drop(store);
+        drop(compacting(&bench, Fault::PowerCut));
+        struck.set(struck.get() + u64::from(bench.disk.struck().is_some()));
         bench.lose_what_was_not_synced();
         bench.check("a cut while compacting");
     });
     assert!(struck.get() > 0, "no cut came while the file was compacted");
+}
+
+/// Whatever kills the writer, its callers learn of it.
+#[test]
+fn nobody_waits_for_a_writer_that_died() {
+    let struck = std::cell::Cell::new(0);
+    for_each_seed(10, |seed| {
+        let mut bench = Bench::new(seed);
+        bench.work();
+        let store = compacting(&bench, Fault::Panic);
+        let died = bench.disk.struck().is_some();
+        struck.set(struck.get() + u64::from(died));
+        let key = ledger::store_key("crowd/after");
+        let put = Write::new(ledger::value("crowd/after", 1), Life::Permanent);
+        let (put, get) = runtime().block_on(async {
+            let put = tokio::time::timeout(Duration::from_secs(5), store.put(&key, put)).await;
+            let get = tokio::time::timeout(Duration::from_secs(5), store.get(&key)).await;
+            (put.expect("a put is answered"), get.expect("a get is answered"))
+        });
+        if died {
+            assert_unavailable(&put);
+            assert_unavailable(&get);
+        }
+        drop(store);
+        bench.check("a panic while compacting");
+    });
+    assert!(struck.get() > 0, "no panic came while the file was compacted");
 }
 
 /// Pages may rot after they were verified. The callers that meet one are refused; nobody is told
