@@ -14,6 +14,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -61,11 +62,13 @@ impl Directory {
 
     /// Writes an empty store.
     pub(super) fn create(&self, now: Timestamp) -> Result<(), OpenError> {
+        let ancestors = self.path.ancestors().filter(|path| !path.as_os_str().is_empty());
+        let missing: Vec<_> = ancestors.take_while(|path| !path.exists()).collect();
         fs::create_dir_all(&self.path).map_err(|error| self.io(error))?;
         if self.exists() {
             return Err(OpenError::Exists { path: self.path.clone() });
         }
-        let draft = self.path.join(format!("records.{}.draft", std::process::id()));
+        let draft = self.path.join(draft_name(now));
         let linked = self.write_draft(&draft, now);
         // The draft has served its purpose, or none: either way it goes.
         let removed = fs::remove_file(&draft);
@@ -74,13 +77,16 @@ impl Directory {
                 Err(OpenError::Exists { path: self.path.clone() })
             }
             Err(error) => Err(self.io(error)),
-            Ok(()) => removed.and_then(|()| sync(&self.path)).map_err(|error| self.io(error)),
+            Ok(()) => removed
+                .and_then(|()| sync(&self.path))
+                .and_then(|()| missing.into_iter().try_for_each(sync_parent))
+                .map_err(|error| self.io(error)),
         }
     }
 
     fn write_draft(&self, draft: &Path, now: Timestamp) -> Result<(), BoxError> {
         let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(true).open(draft)?;
+        let file = options.read(true).write(true).create_new(true).open(draft)?;
         Engine::create(FileBackend::new(file)?, now)?;
         sync(draft)?;
         // Unlike a rename, a link never replaces what another process has put there meanwhile.
@@ -179,6 +185,23 @@ fn newer_engine_format(error: &redb::Error) -> Option<u64> {
 
 fn is_kind(error: &BoxError, kind: io::ErrorKind) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == kind)
+}
+
+/// A name that no other draft has: several threads, or processes that cannot see each other's
+/// numbers, may be creating a store in one place.
+fn draft_name(now: Timestamp) -> String {
+    static DRAFTS: AtomicU64 = AtomicU64::new(0);
+    let (process, draft) = (std::process::id(), DRAFTS.fetch_add(1, Ordering::Relaxed));
+    format!("records.{process}-{draft}-{}.draft", now.as_unix_millis())
+}
+
+/// Makes the entry of a new directory durable, which a sync of the directory itself need not.
+fn sync_parent(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => sync(Path::new(".")),
+        Some(parent) => sync(parent),
+        None => Ok(()),
+    }
 }
 
 fn sync(path: &Path) -> io::Result<()> {

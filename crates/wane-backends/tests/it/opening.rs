@@ -46,6 +46,29 @@ async fn opening_twice_in_one_process_is_the_same_store() {
     assert!(!insert(&two, "a", "2").await.unwrap().is_applied());
 }
 
+/// Nobody harms what another is just creating, and all end up with the same store.
+#[test]
+fn a_store_that_many_create_at_once_is_created_once() {
+    for round in 0..20 {
+        let directory = directory();
+        let start = std::sync::Barrier::new(8);
+        let open = || {
+            start.wait();
+            FileStore::open_or_create(directory.path(), SystemClock::shared())
+        };
+        let opened: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for store in &opened {
+            assert!(store.is_ok(), "round {round}: {store:?}");
+        }
+        let files = fs::read_dir(directory.path()).unwrap();
+        let names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+        assert_eq!(names.len(), 2, "round {round}: {names:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_store_reopens_with_what_it_held() {
     let directory = directory();
