@@ -69,6 +69,32 @@ fn a_store_that_many_create_at_once_is_created_once() {
     }
 }
 
+/// Whoever opens a store that another is closing waits for that, and misses nothing.
+#[test]
+fn a_store_closed_and_opened_by_many_is_never_in_use_and_never_behind() {
+    let directory = directory();
+    drop(FileStore::create(directory.path(), SystemClock::shared()).unwrap());
+    let open_and_insert = |thread: usize| {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        for round in 0..12 {
+            let store = FileStore::open(directory.path(), SystemClock::shared());
+            let store = store.unwrap_or_else(|error| panic!("round {round}: {error:?}"));
+            let name = |round| format!("{thread}-{round}");
+            let inserted = runtime.block_on(insert(&store, &name(round), "v"));
+            assert!(inserted.is_ok_and(|outcome| outcome.is_applied()));
+            for earlier in 0..round {
+                let found = runtime.block_on(store.get(&key(&name(earlier))));
+                assert!(found.is_ok_and(|found| found.is_some()), "round {round}");
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            scope.spawn(move || open_and_insert(thread));
+        }
+    });
+}
+
 #[tokio::test]
 async fn a_store_reopens_with_what_it_held() {
     let directory = directory();
