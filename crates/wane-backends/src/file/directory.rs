@@ -27,6 +27,7 @@ use super::acknowledged::Acknowledged;
 use super::checked_storage::CheckedStorage;
 use super::engine::{Engine, Found};
 use super::format::FORMAT_VERSION;
+use super::tentative_storage::TentativeStorage;
 use crate::OpenError;
 
 /// The stores that this process has open, by canonical directory.
@@ -113,7 +114,8 @@ impl Directory {
         }
         let file = FileBackend::new(file).map_err(|error| self.refused(error.into()))?;
         let storage = storage(file).map_err(|error| self.io(error))?;
-        let (engine, found) = self.open_engine(storage)?;
+        let storage = TentativeStorage::new(storage);
+        let (engine, found) = self.open_engine(storage.clone())?;
         let (acknowledged, last) =
             Acknowledged::open(&self.path.join("acknowledged")).map_err(|error| self.io(error))?;
         match last {
@@ -122,7 +124,10 @@ impl Directory {
                  file was put here on purpose, remove the file `acknowledged` beside it",
                 found.commit
             ))),
-            Some(_) | None => Ok((engine, found, acknowledged)),
+            Some(_) | None => {
+                storage.accept().map_err(|error| self.io(error))?;
+                Ok((engine, found, acknowledged))
+            }
         }
     }
 

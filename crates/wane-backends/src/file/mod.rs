@@ -14,6 +14,7 @@
 //! | `view` | reading a snapshot at one instant |
 //! | `format` | the bytes on disk |
 //! | `acknowledged` | the last commit that callers were told of |
+//! | `tentative_storage` | a file that is refused stays as it was found |
 //! | `checked_storage` | blocks that rot while the store is open |
 //! | `faulty_storage` | a disk that fails as told, for the proofs |
 
@@ -25,6 +26,7 @@ mod engine;
 mod faulty_storage;
 pub mod format;
 mod queue;
+mod tentative_storage;
 mod view;
 mod writer;
 

@@ -99,11 +99,16 @@ impl Bench {
         self.verifier.assert_sound();
     }
 
-    /// Whether the store opens; where it does, it must be sound.
+    /// Whether the store opens; where it does, it must be sound, and else as it was found.
     fn check_or_refused(&mut self, what: &str) -> bool {
+        let found = fs::read(self.records()).expect("the file is read");
         match FileStore::open(&self.directory(), SystemClock::shared()) {
             Ok(store) => drop(store),
-            Err(OpenError::Damaged { .. } | OpenError::NewerFormat { .. }) => return false,
+            Err(OpenError::Damaged { .. } | OpenError::NewerFormat { .. }) => {
+                let left = fs::read(self.records()).expect("the file is read");
+                assert!(left == found, "after {what}: the file was refused, and changed");
+                return false;
+            }
             Err(error) => panic!("after {what}: {error:?}"),
         }
         self.check(what);
