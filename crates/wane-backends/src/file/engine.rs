@@ -366,8 +366,6 @@ pub(super) enum ReadError {
     Record(StoreError),
     /// The file is.
     Engine(BoxError),
-    /// It can only be told once the group in flight has landed.
-    Unsettled,
 }
 
 impl From<StoreError> for ReadError {

@@ -51,7 +51,7 @@ use self::engine::{KeyedChange, ReadError, Walk};
 pub use self::faulty_storage::{Fault, FaultyDisk};
 use self::format::{decode_key, encode_key, partition_prefix};
 use self::queue::Job;
-use self::view::{Shared, View};
+use self::view::{Group, Shared, View};
 use self::writer::Writer;
 use crate::OpenError;
 
@@ -133,7 +133,7 @@ impl FileStore {
 
     /// The records in the file, those that expired and were not yet removed included.
     pub async fn stored_records(&self) -> Result<u64, StoreError> {
-        self.inner.shared.read(|view| view.snapshot.len()).await
+        self.inner.shared.read(|_| false, |view| view.snapshot.len()).await
     }
 
     async fn submit(&self, changes: Vec<KeyedChange>) -> queue::Answers {
@@ -207,12 +207,15 @@ impl Store for FileStore {
 
     async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         let stored = encode_key(key);
-        self.inner.shared.read(|view| point(view, &stored)).await
+        let concerns = |group: &Group| group.touches(&stored);
+        self.inner.shared.read(concerns, |view| point(view, &stored)).await
     }
 
     async fn get_batch(&self, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
         let stored: Vec<_> = keys.iter().map(encode_key).collect();
-        self.inner.shared.read(|view| stored.iter().map(|key| point(view, key)).collect()).await
+        let concerns = |group: &Group| stored.iter().any(|key| group.touches(key));
+        let points = |view: &View| stored.iter().map(|key| point(view, key)).collect();
+        self.inner.shared.read(concerns, points).await
     }
 
     async fn read(
@@ -222,7 +225,11 @@ impl Store for FileStore {
         limit: PageLimit,
     ) -> Result<Page, StoreError> {
         let prefix = partition_prefix(partition.as_bytes());
-        self.inner.shared.read(|view| page(view, &prefix, range, limit)).await
+        let concerns = |group: &Group| {
+            let mut clusterings = group.keys().filter_map(|key| key.strip_prefix(&*prefix));
+            clusterings.any(|clustering| range.contains(clustering))
+        };
+        self.inner.shared.read(concerns, |view| page(view, &prefix, range, limit)).await
     }
 
     async fn scan(
@@ -285,13 +292,13 @@ impl Store for FileStore {
             let record = point(view, &stored)?;
             Ok(record.map_or(Remaining::Absent, |record| record.remaining(view.now)))
         };
-        self.inner.shared.read(remaining).await
+        self.inner.shared.read(|group| group.touches(&stored), remaining).await
     }
 }
 
 fn point(view: &View, key: &[u8]) -> Result<Option<Record>, ReadError> {
     match view.snapshot.get(key)? {
-        Some(record) => view.live(record),
+        Some(record) => Ok(view.live(record)),
         None => Ok(None),
     }
 }
@@ -316,7 +323,7 @@ fn page(
             rest = Some(range.starting_at(clustering.to_vec()));
             return Ok(Walk::Stop);
         }
-        if let Some(record) = view.live(record)? {
+        if let Some(record) = view.live(record) {
             fill.push(stored_key(stored)?, record);
         }
         Ok(Walk::On)
@@ -338,7 +345,7 @@ fn scan_page(
             return Ok(Walk::Stop);
         }
         walked += 1;
-        if let Some(record) = view.live(record)? {
+        if let Some(record) = view.live(record) {
             fill.push(stored_key(stored)?, record);
         }
         last = Some(stored.to_vec());

@@ -1,13 +1,17 @@
 //! Reading beside the writer: one snapshot per commit, shared by all readers.
 //!
-//! A group is decided at one instant and becomes visible when it is durable, which is later. In
-//! between a record that the group renewed may pass its old expiry. A reader that then called it
-//! absent would see it come back with the next snapshot. So the writer announces the instant of
-//! the group in flight, and a reader that meets a record expired since then waits for the group.
-//! The order matters: a reader takes the time first, the announcement second, the snapshot third.
+//! A group is decided at one instant and becomes visible when it is durable, which is later. What
+//! it decided may depend on the time: a record that it renewed may pass its old expiry meanwhile,
+//! one that it wrote may expire before anyone sees it. For readers to agree with its answers, the
+//! group must seem to have happened at that instant. So the writer announces the instant and the
+//! keys, and whoever reads one of them at a later time waits for the group to land.
+//!
+//! A reader takes the time first, then snapshot and announcement together. A group announced after
+//! that is decided no earlier than the reader's time, so a reader waits once at most.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
@@ -15,11 +19,8 @@ use tokio::sync::Notify;
 use wane::clock::SharedClock;
 use wane::store::{BoxError, Record, StoreError, Timestamp};
 
-use super::engine::{ReadError, Snapshot};
+use super::engine::{KeyedChange, ReadError, Snapshot};
 use super::queue::Queue;
-
-/// Announced while no group is in flight.
-const NONE_IN_FLIGHT: u64 = u64::MAX;
 
 /// What handles and the writer share.
 #[derive(Debug)]
@@ -27,47 +28,82 @@ pub(super) struct Shared {
     pub(super) clock: SharedClock,
     pub(super) queue: Queue,
     path: PathBuf,
-    /// None only while the file is compacted, and after that has failed.
-    snapshot: RwLock<Option<Arc<Snapshot>>>,
-    in_flight: AtomicU64,
-    landings: AtomicU64,
-    landed: Notify,
+    visible: RwLock<Visible>,
     failure: OnceLock<String>,
+}
+
+/// What readers see.
+#[derive(Debug)]
+struct Visible {
+    /// None only while the file is compacted, and after that has failed.
+    snapshot: Option<Arc<Snapshot>>,
+    in_flight: Option<Arc<Group>>,
+}
+
+/// A group on its way to the disk.
+#[derive(Debug)]
+pub(super) struct Group {
+    decided: Timestamp,
+    keys: HashSet<Vec<u8>>,
+    landed: AtomicBool,
+    landing: Notify,
+}
+
+impl Group {
+    /// Whether the group changes this key.
+    pub(super) fn touches(&self, key: &[u8]) -> bool {
+        self.keys.contains(key)
+    }
+
+    /// The keys that the group changes.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys.iter().map(Vec::as_slice)
+    }
+
+    /// Completes once the group is visible, or has failed.
+    async fn landing(&self) {
+        let landing = self.landing.notified();
+        if !self.landed.load(Ordering::SeqCst) {
+            landing.await;
+        }
+    }
 }
 
 impl Shared {
     pub(super) fn new(clock: SharedClock, path: PathBuf, snapshot: Snapshot) -> Self {
+        let visible = Visible { snapshot: Some(Arc::new(snapshot)), in_flight: None };
         Self {
             clock,
             queue: Queue::default(),
             path,
-            snapshot: RwLock::new(Some(Arc::new(snapshot))),
-            in_flight: AtomicU64::new(NONE_IN_FLIGHT),
-            landings: AtomicU64::new(0),
-            landed: Notify::new(),
+            visible: RwLock::new(visible),
             failure: OnceLock::new(),
         }
     }
 
     /// Announces a group and returns the instant that decides it.
-    pub(super) fn decide_begins(&self) -> Timestamp {
-        // Zero until the instant is known: whoever looks in between waits.
-        self.in_flight.store(0, Ordering::SeqCst);
-        let now = self.clock.now();
-        self.in_flight.store(now.as_unix_millis(), Ordering::SeqCst);
-        now
+    pub(super) fn announce(&self, batch: &[KeyedChange]) -> Timestamp {
+        let keys = batch.iter().map(|keyed| keyed.key.clone()).collect();
+        let mut visible = self.visible.write();
+        // Under the lock: a reader that was before it has an earlier time.
+        let decided = self.clock.now();
+        let (landed, landing) = (AtomicBool::new(false), Notify::new());
+        visible.in_flight = Some(Arc::new(Group { decided, keys, landed, landing }));
+        decided
     }
 
     /// Takes the announcement back once the group is visible, or has failed.
-    pub(super) fn decide_ends(&self) {
-        self.in_flight.store(NONE_IN_FLIGHT, Ordering::SeqCst);
-        self.landings.fetch_add(1, Ordering::SeqCst);
-        self.landed.notify_waiters();
+    pub(super) fn land(&self) {
+        let landed = self.visible.write().in_flight.take();
+        if let Some(group) = landed {
+            group.landed.store(true, Ordering::SeqCst);
+            group.landing.notify_waiters();
+        }
     }
 
     /// Shows readers the latest commit.
     pub(super) fn publish(&self, snapshot: Snapshot) {
-        let old = self.snapshot.write().replace(Arc::new(snapshot));
+        let old = self.visible.write().snapshot.replace(Arc::new(snapshot));
         // Freed outside of the lock.
         drop(old);
     }
@@ -77,10 +113,10 @@ impl Shared {
         &self,
         work: impl FnOnce() -> (T, Result<Snapshot, redb::Error>),
     ) -> Result<T, BoxError> {
-        let mut current = self.snapshot.write();
-        *current = None;
+        let mut visible = self.visible.write();
+        visible.snapshot = None;
         let (result, snapshot) = work();
-        *current = Some(Arc::new(snapshot?));
+        visible.snapshot = Some(Arc::new(snapshot?));
         Ok(result)
     }
 
@@ -106,20 +142,21 @@ impl Shared {
         if self.failure.get().is_some() { Err(self.failure()) } else { Ok(()) }
     }
 
-    /// Runs `read` on the latest snapshot, after the group in flight where that could matter.
+    /// Runs `read` on the latest snapshot, after the group in flight where that `concerns` it.
     pub(super) async fn read<T>(
         &self,
+        concerns: impl Fn(&Group) -> bool,
         read: impl Fn(&View) -> Result<T, ReadError>,
     ) -> Result<T, StoreError> {
         let now = self.clock.now();
         loop {
-            let landings = self.landings.load(Ordering::SeqCst);
-            let result = read(&self.view(now)?);
-            match result {
-                Ok(found) => return Ok(found),
-                // Groups that begin after this one are decided after `now`: one wait is enough.
-                Err(ReadError::Unsettled) => self.landing(landings).await,
-                Err(error) => return Err(self.refused(error)),
+            let (view, in_flight) = self.view(now)?;
+            match in_flight.filter(|group| group.decided < now && concerns(group)) {
+                None => return read(&view).map_err(|error| self.refused(error)),
+                Some(group) => {
+                    drop(view);
+                    group.landing().await;
+                }
             }
         }
     }
@@ -127,34 +164,28 @@ impl Shared {
     /// What the caller is told about a read that failed. An unreadable file fails the store.
     pub(super) fn refused(&self, error: ReadError) -> StoreError {
         match error {
-            ReadError::Record(error) => return error,
-            ReadError::Engine(error) => self.fail(&error.to_string()),
-            ReadError::Unsettled => self.fail("a settled view was unsettled"),
+            ReadError::Record(error) => error,
+            ReadError::Engine(error) => {
+                self.fail(&error.to_string());
+                self.failure()
+            }
         }
-        self.failure()
     }
 
     /// A view for longer than a moment: it does not depend on any group in flight.
     pub(super) async fn settled_view(&self) -> Result<View, StoreError> {
         let now = self.clock.now();
-        self.landing(self.landings.load(Ordering::SeqCst)).await;
-        Ok(View { in_flight: NONE_IN_FLIGHT, ..self.view(now)? })
-    }
-
-    fn view(&self, now: Timestamp) -> Result<View, StoreError> {
-        self.check()?;
-        let in_flight = self.in_flight.load(Ordering::SeqCst);
-        let snapshot = self.snapshot.read().clone().ok_or_else(|| self.failure())?;
-        Ok(View { now, in_flight, snapshot })
-    }
-
-    /// Completes once no group is in flight that was when `landings` was read.
-    async fn landing(&self, landings: u64) {
-        let landed = self.landed.notified();
-        let in_flight = self.in_flight.load(Ordering::SeqCst) != NONE_IN_FLIGHT;
-        if in_flight && self.landings.load(Ordering::SeqCst) == landings {
-            landed.await;
+        if let (_, Some(group)) = self.view(now)? {
+            group.landing().await;
         }
+        Ok(self.view(now)?.0)
+    }
+
+    fn view(&self, now: Timestamp) -> Result<(View, Option<Arc<Group>>), StoreError> {
+        self.check()?;
+        let visible = self.visible.read();
+        let snapshot = visible.snapshot.clone().ok_or_else(|| self.failure())?;
+        Ok((View { now, snapshot }, visible.in_flight.clone()))
     }
 }
 
@@ -163,18 +194,11 @@ impl Shared {
 pub(super) struct View {
     pub(super) now: Timestamp,
     pub(super) snapshot: Arc<Snapshot>,
-    in_flight: u64,
 }
 
 impl View {
     /// The record, unless it has expired.
-    pub(super) fn live(&self, record: Record) -> Result<Option<Record>, ReadError> {
-        match record.expires_at {
-            Some(expiry) if expiry <= self.now => {
-                let unsettled = expiry.as_unix_millis() > self.in_flight;
-                if unsettled { Err(ReadError::Unsettled) } else { Ok(None) }
-            }
-            Some(_) | None => Ok(Some(record)),
-        }
+    pub(super) fn live(&self, record: Record) -> Option<Record> {
+        record.is_live(self.now).then_some(record)
     }
 }

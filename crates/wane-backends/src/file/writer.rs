@@ -81,7 +81,7 @@ impl Writer {
     pub(super) fn run(mut self, runtime: &Runtime) {
         if catch_unwind(AssertUnwindSafe(|| self.work(runtime))).is_err() {
             self.shared.fail("the writer has stopped at a damaged page");
-            self.shared.decide_ends();
+            self.shared.land();
         }
         self.refuse_rest();
     }
@@ -140,12 +140,12 @@ impl Writer {
 
     /// Makes a batch durable and visible. On failure, notes why for all callers to come.
     fn commit(&mut self, batch: Vec<KeyedChange>, sweep: usize) -> Result<Applied, String> {
-        let now = self.shared.decide_begins();
+        let now = self.shared.announce(&batch);
         let result = self.try_commit(batch, sweep, now);
         if let Err(error) = &result {
             self.shared.fail(error);
         }
-        self.shared.decide_ends();
+        self.shared.land();
         result
     }
 

@@ -1,9 +1,9 @@
 //! Integration tests of the backends: one binary, one module per concern.
 
 mod conformance;
-mod harness;
 mod controls;
 mod disk_faults;
+mod harness;
 mod kill;
 mod opening;
 mod power_cut;

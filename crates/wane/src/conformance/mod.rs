@@ -22,6 +22,8 @@ pub mod linearizability;
 
 mod case;
 mod check;
+mod embedded;
+mod erased;
 mod flaw;
 mod flawed;
 mod flawed_ranges;
@@ -44,6 +46,8 @@ mod scan;
 
 pub use case::{Case, Need, Part, Trial};
 pub use check::{CaseError, CaseResult};
+pub use embedded::{Embedded, assert_wrappers_conform, outlive};
+pub use erased::{ErasedCursor, ErasedStore};
 pub use flaw::Flaw;
 pub use flawed::FlawedModel;
 pub use model::{ModelCursor, ModelStore};
@@ -74,8 +78,7 @@ pub trait Harness: Send + Sync + 'static {
     /// Handles taken before are not used again.
     fn reopen(&self) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
-    /// Bytes that the store occupies (memory or disk), where that can be told. Room that it will
-    /// use again, such as the free pages of a file, does not count.
+    /// Bytes that the store occupies (memory or disk), where that can be told.
     fn footprint(&self) -> Option<u64>;
 
     /// Whether a scan shows the store as it was when the scan began. The contract asks it of

@@ -3,18 +3,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use wane::clock::{Clock, ManualClock};
-use wane::conformance::{Flaw, FlawedModel, Harness, ModelStore, cases, first_failure, run_all};
+use wane::clock::{ManualClock, SharedClock};
+use wane::conformance::{
+    Embedded, Flaw, FlawedModel, Harness, ModelStore, assert_wrappers_conform, cases,
+    first_failure, outlive, run_all,
+};
 use wane::store::{MemoryStore, StoreError, Ttl};
 
-/// Moves the clock past a life, also while it slews.
-fn outlive(clock: &ManualClock, ttl: Ttl) {
-    let end = clock.now().after(ttl);
-    while clock.now() < end {
-        clock.advance(clock.now().until(end).max(Duration::from_millis(1)));
-    }
+/// A memory store, and what it occupies.
+fn memory(clock: SharedClock) -> (MemoryStore, impl Fn() -> Option<u64> + Send + Sync) {
+    let store = MemoryStore::new(clock).expect("a thread for the sweeper");
+    (store.clone(), move || Some(store.allocated_bytes() as u64))
 }
 
 struct Sound {
@@ -61,47 +61,6 @@ impl Harness for Sound {
 
     fn footprint(&self) -> Option<u64> {
         (!self.bare).then(|| self.store.footprint())
-    }
-}
-
-struct Memory {
-    clock: Arc<ManualClock>,
-    store: MemoryStore,
-}
-
-impl Memory {
-    fn new() -> Self {
-        let clock = ManualClock::seeded(1);
-        let store = MemoryStore::new(clock.clone()).expect("a thread for the sweeper");
-        Self { store, clock }
-    }
-}
-
-impl Harness for Memory {
-    type Store = MemoryStore;
-
-    fn name(&self) -> &str {
-        "memory"
-    }
-
-    fn store(&self) -> MemoryStore {
-        self.store.clone()
-    }
-
-    async fn outlive(&self, ttl: Ttl) {
-        outlive(&self.clock, ttl);
-    }
-
-    fn clock(&self) -> Option<&ManualClock> {
-        Some(&self.clock)
-    }
-
-    async fn reopen(&self) -> Result<bool, StoreError> {
-        Ok(false)
-    }
-
-    fn footprint(&self) -> Option<u64> {
-        Some(self.store.allocated_bytes() as u64)
     }
 }
 
@@ -160,9 +119,14 @@ async fn sound_model_passes_every_case() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_keeps_the_contract() {
-    let report = run_all(&Memory::new()).await;
-    println!("{report}");
-    report.assert_passed();
+    let clock = ManualClock::seeded(1);
+    let (store, footprint) = memory(clock.clone());
+    Embedded::new("memory", clock, store, footprint).assert_conforms().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_wrapper_over_memory_keeps_the_contract() {
+    assert_wrappers_conform("memory", memory).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,7 +9,6 @@ mod lying_store;
 mod observed;
 mod tidy;
 mod watched;
-mod wrappers;
 
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
 //! The file backend in a directory of its own, on a clock that the suite moves.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tempfile::TempDir;
-use wane::clock::{Clock, ManualClock};
-use wane::conformance::Harness;
+use wane::clock::{ManualClock, SharedClock};
+use wane::conformance::{Harness, outlive};
 use wane::store::{StoreError, Ttl};
 use wane_backends::file::FileStore;
 
@@ -37,12 +37,8 @@ impl Harness for File {
         self.store.lock().clone().expect("the store is open")
     }
 
-    /// Moves the clock past a life, also while it slews.
     async fn outlive(&self, ttl: Ttl) {
-        let end = self.clock.now().after(ttl);
-        while self.clock.now() < end {
-            self.clock.advance(self.clock.now().until(end).max(Duration::from_millis(1)));
-        }
+        outlive(&self.clock, ttl);
     }
 
     fn clock(&self) -> Option<&ManualClock> {
@@ -59,5 +55,25 @@ impl Harness for File {
 
     fn footprint(&self) -> Option<u64> {
         self.store().size_on_disk().ok()
+    }
+}
+
+/// Room for many stores.
+pub(crate) struct SharedDirectory {
+    directory: TempDir,
+    stores: AtomicUsize,
+}
+
+impl SharedDirectory {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        Self { directory, stores: AtomicUsize::new(0) }
+    }
+
+    /// A store of its own.
+    pub(crate) fn create_store(&self, clock: SharedClock) -> FileStore {
+        let number = self.stores.fetch_add(1, Ordering::Relaxed);
+        let path = self.directory.path().join(number.to_string());
+        FileStore::create(&path, clock).expect("a new store")
     }
 }

@@ -2,6 +2,7 @@
 
 mod changes;
 mod doubt;
+mod everywhere;
 mod expiries;
 mod order;
 mod resuming;

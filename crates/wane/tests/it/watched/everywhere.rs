@@ -1,84 +1,25 @@
-//! The contract over the wrappers: a wrapped store is a store.
+//! The contract over a store of which every key is watched.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::Mutex;
-use wane::clock::{Clock, ManualClock, SharedClock};
-use wane::conformance::{Harness, run_all};
+use wane::clock::SharedClock;
+use wane::conformance::Embedded;
 use wane::store::{
-    ClusteringRange, Faults, FaultyStore, Fence, Key, ObservedStore, Outcome, Page, PageLimit,
-    Partition, Record, Remaining, ScanPage, Store, StoreError, Ttl, Watch, WatchedStore, Write,
+    ClusteringRange, Fence, Key, Outcome, Page, PageLimit, Partition, Record, Remaining, ScanPage,
+    Store, StoreError, Watch, WatchedStore, Write,
 };
 
-use crate::{InnerStore, inner_footprint, inner_store};
-
-struct Wrapped<S> {
-    name: &'static str,
-    clock: Arc<ManualClock>,
-    below: InnerStore,
-    store: S,
-}
-
-impl<S: Store + Clone> Wrapped<S> {
-    fn new(name: &'static str, wrap: impl FnOnce(InnerStore, SharedClock) -> S) -> Self {
-        let clock = ManualClock::seeded(1);
-        let below = inner_store(clock.clone());
-        Self { name, store: wrap(below.clone(), clock.clone()), clock, below }
-    }
-
-    async fn assert_conforms(self) {
-        let report = run_all(&self).await;
-        report.assert_passed();
-        assert!(report.passed.len() > 50, "the suite ran: {report}");
-    }
-}
-
-impl<S: Store + Clone> Harness for Wrapped<S> {
-    type Store = S;
-
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn store(&self) -> S {
-        self.store.clone()
-    }
-
-    async fn outlive(&self, ttl: Ttl) {
-        let end = self.clock.now().after(ttl);
-        while self.clock.now() < end {
-            self.clock.advance(self.clock.now().until(end).max(Duration::from_millis(1)));
-        }
-    }
-
-    fn clock(&self) -> Option<&ManualClock> {
-        Some(&self.clock)
-    }
-
-    async fn reopen(&self) -> Result<bool, StoreError> {
-        Ok(false)
-    }
-
-    fn footprint(&self) -> Option<u64> {
-        inner_footprint(&self.below)
-    }
-}
-
-/// One run for all wrappers: the suite is compiled anew for each type under test.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_in_all_wrappers_conforms() {
-    let wrap = |below, clock: SharedClock| {
-        let faulty = FaultyStore::new(below, Faults::NONE, 1, clock.clone());
-        ObservedStore::new(WatchedStore::new(faulty, clock.clone()), "model", clock)
-    };
-    Wrapped::new("observed(watched(faulty))", wrap).assert_conforms().await;
-}
+use crate::{InnerStore, inner_footprint, inner_store, manual_clock};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watched_store_conforms_while_every_key_is_watched() {
-    Wrapped::new("watched everywhere", WatchedEverywhere::new).assert_conforms().await;
+    let (clock, shared) = manual_clock();
+    let below = inner_store(shared.clone());
+    let store = WatchedEverywhere::new(below.clone(), shared);
+    let footprint = move || inner_footprint(&below);
+    Embedded::new("watched everywhere", clock, store, footprint).assert_conforms().await;
 }
 
 /// A watched store that begins to watch a partition before the first write to it.

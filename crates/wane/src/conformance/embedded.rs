@@ -1,0 +1,120 @@
+//! The harness of a store that lives in this process, on a clock that the suite moves.
+
+use std::fmt;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{ErasedStore, Harness, Report, run_all};
+use crate::clock::{Clock, ManualClock, SharedClock};
+use crate::store::{Faults, FaultyStore, ObservedStore, Store, StoreError, Ttl, WatchedStore};
+
+/// A store in this process. It keeps nothing across a restart: a durable one brings a harness of
+/// its own for those cases.
+pub struct Embedded {
+    name: String,
+    clock: Arc<ManualClock>,
+    store: ErasedStore,
+    footprint: Box<dyn Fn() -> Option<u64> + Send + Sync>,
+}
+
+impl fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Embedded").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Moves the clock past a life, also while it slews.
+pub fn outlive(clock: &ManualClock, ttl: Ttl) {
+    let end = clock.now().after(ttl);
+    while clock.now() < end {
+        clock.advance(clock.now().until(end).max(Duration::from_millis(1)));
+    }
+}
+
+impl Embedded {
+    /// A harness for `store`, which lives by `clock`.
+    pub fn new(
+        name: impl Into<String>,
+        clock: Arc<ManualClock>,
+        store: impl Store,
+        footprint: impl Fn() -> Option<u64> + Send + Sync + 'static,
+    ) -> Self {
+        let (name, store) = (name.into(), ErasedStore::new(store));
+        Self { name, clock, store, footprint: Box::new(footprint) }
+    }
+
+    /// Runs the whole suite, says on standard error how that went, and panics if a case failed.
+    pub async fn assert_conforms(&self) {
+        let report = run_all(self).await;
+        report.announce();
+        report.assert_passed();
+    }
+}
+
+impl Harness for Embedded {
+    type Store = ErasedStore;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn store(&self) -> ErasedStore {
+        self.store.clone()
+    }
+
+    async fn outlive(&self, ttl: Ttl) {
+        outlive(&self.clock, ttl);
+    }
+
+    fn clock(&self) -> Option<&ManualClock> {
+        Some(&self.clock)
+    }
+
+    async fn reopen(&self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    fn footprint(&self) -> Option<u64> {
+        (self.footprint)()
+    }
+}
+
+/// Runs the suite over each wrapper around a store of its own, and over all of them at once.
+///
+/// `make` gives the store to wrap and its footprint.
+pub async fn assert_wrappers_conform<S, F>(name: &str, make: impl Fn(SharedClock) -> (S, F))
+where
+    S: Store,
+    F: Fn() -> Option<u64> + Send + Sync + 'static,
+{
+    type Wrap<S> = fn(S, SharedClock) -> ErasedStore;
+    let wraps: [(&str, Wrap<S>); 4] = [
+        ("observed", |below, clock| ErasedStore::new(ObservedStore::new(below, "tests", clock))),
+        ("watched", |below, clock| ErasedStore::new(WatchedStore::new(below, clock))),
+        ("faulty", |below, clock| {
+            ErasedStore::new(FaultyStore::new(below, Faults::NONE, 1, clock))
+        }),
+        ("observed(watched(faulty", |below, clock| {
+            let faulty = FaultyStore::new(below, Faults::NONE, 1, clock.clone());
+            let watched = WatchedStore::new(faulty, clock.clone());
+            ErasedStore::new(ObservedStore::new(watched, "tests", clock))
+        }),
+    ];
+    for (wrapper, wrap) in wraps {
+        let clock = ManualClock::seeded(1);
+        let (below, footprint) = make(clock.clone());
+        let closing = ")".repeat(1 + wrapper.matches('(').count());
+        let store = wrap(below, clock.clone());
+        let harness = Embedded::new(format!("{wrapper}({name}{closing}"), clock, store, footprint);
+        harness.assert_conforms().await;
+    }
+}
+
+impl Report {
+    /// Says on standard error how many cases ran on which store, past any capture of test output.
+    pub fn announce(&self) {
+        // Nobody to read it is no reason to fail.
+        drop(writeln!(std::io::stderr(), "{self}"));
+    }
+}
