@@ -16,3 +16,8 @@ pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod store;
+
+/// The library example of the README, run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct ReadmeExample;
