@@ -4,7 +4,8 @@
 //! before: right for a commit that was being written, wrong for one that was acknowledged and then
 //! rotted. This number tells the two apart. It is written after the commit is durable and never
 //! synced, so it costs a microsecond, is exact after a kill, and after a power cut at worst says
-//! too little.
+//! too little. It names the store that it belongs to, so that one left behind says nothing of
+//! another store created in its place.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -14,38 +15,39 @@ use std::path::Path;
 #[derive(Debug)]
 pub(super) struct Acknowledged {
     file: File,
+    identity: u64,
 }
 
 impl Acknowledged {
-    /// Opens or creates the file, and returns the number that it holds, if it can be read.
-    pub(super) fn open(path: &Path) -> io::Result<(Self, Option<u64>)> {
+    /// Opens or creates the file, and returns the number that it holds for the store of this
+    /// identity, if it can be read.
+    pub(super) fn open(path: &Path, identity: u64) -> io::Result<(Self, Option<u64>)> {
         let mut options = OpenOptions::new();
         let mut file = options.read(true).write(true).create(true).truncate(false).open(path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        Ok((Self { file }, decode(&bytes)))
+        Ok((Self { file, identity }, decode(identity, &bytes)))
     }
 
     /// Notes that callers are about to be told of this commit.
     pub(super) fn note(&mut self, commit: u64) -> io::Result<()> {
         self.file.rewind()?;
-        self.file.write_all(&encode(commit))
+        self.file.write_all(&encode(self.identity, commit))
     }
 }
 
-/// The number and its complement, so that a flipped bit shows.
-fn encode(commit: u64) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&commit.to_be_bytes());
-    bytes[8..].copy_from_slice(&(!commit).to_be_bytes());
+/// The identity, the number and the complement of both, so that a flipped bit shows.
+fn encode(identity: u64, commit: u64) -> [u8; 24] {
+    let mut bytes = [0; 24];
+    bytes[..8].copy_from_slice(&identity.to_be_bytes());
+    bytes[8..16].copy_from_slice(&commit.to_be_bytes());
+    bytes[16..].copy_from_slice(&(!(identity ^ commit)).to_be_bytes());
     bytes
 }
 
-fn decode(bytes: &[u8]) -> Option<u64> {
-    let (number, rest) = bytes.split_first_chunk()?;
-    let (complement, _) = rest.split_first_chunk()?;
-    let number = u64::from_be_bytes(*number);
-    (number == !u64::from_be_bytes(*complement)).then_some(number)
+fn decode(identity: u64, bytes: &[u8]) -> Option<u64> {
+    let commit = u64::from_be_bytes(*bytes.get(8..16)?.as_array()?);
+    (bytes == encode(identity, commit)).then_some(commit)
 }
 
 #[cfg(test)]
@@ -54,14 +56,15 @@ mod tests {
 
     #[test]
     fn a_number_with_a_flipped_bit_counts_as_none() {
-        let sound = encode(77);
-        assert_eq!(decode(&sound), Some(77));
-        for bit in 0..128 {
+        let sound = encode(5, 77);
+        assert_eq!(decode(5, &sound), Some(77));
+        for bit in 0..8 * sound.len() {
             let mut flipped = sound;
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(decode(&flipped), None, "bit {bit}");
+            assert_eq!(decode(5, &flipped), None, "bit {bit}");
         }
-        assert_eq!(decode(&sound[..15]), None);
-        assert_eq!(decode(&[]), None);
+        assert_eq!(decode(5, &sound[..23]), None);
+        assert_eq!(decode(5, &[]), None);
+        assert_eq!(decode(6, &sound), None, "another store's number");
     }
 }

@@ -20,6 +20,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use redb::StorageBackend;
 use redb::backends::FileBackend;
+use wane::clock::Clock;
 use wane::store::{BoxError, Timestamp};
 
 use super::Inner;
@@ -62,15 +63,15 @@ impl Directory {
     }
 
     /// Writes an empty store.
-    pub(super) fn create(&self, now: Timestamp) -> Result<(), OpenError> {
+    pub(super) fn create(&self, clock: &dyn Clock) -> Result<(), OpenError> {
         let ancestors = self.path.ancestors().filter(|path| !path.as_os_str().is_empty());
         let missing: Vec<_> = ancestors.take_while(|path| !path.exists()).collect();
         fs::create_dir_all(&self.path).map_err(|error| self.io(error))?;
         if self.exists() {
             return Err(OpenError::Exists { path: self.path.clone() });
         }
-        let draft = self.path.join(draft_name(now));
-        let linked = self.write_draft(&draft, now);
+        let draft = self.path.join(draft_name(clock.now()));
+        let linked = self.write_draft(&draft, clock);
         // The draft has served its purpose, or none: either way it goes.
         let removed = fs::remove_file(&draft);
         match linked {
@@ -85,10 +86,10 @@ impl Directory {
         }
     }
 
-    fn write_draft(&self, draft: &Path, now: Timestamp) -> Result<(), BoxError> {
+    fn write_draft(&self, draft: &Path, clock: &dyn Clock) -> Result<(), BoxError> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).open(draft)?;
-        Engine::create(FileBackend::new(file)?, now)?;
+        Engine::create(FileBackend::new(file)?, clock.random_u64(), clock.now())?;
         sync(draft)?;
         // Unlike a rename, a link never replaces what another process has put there meanwhile.
         fs::hard_link(draft, self.records())?;
@@ -117,7 +118,8 @@ impl Directory {
         let storage = TentativeStorage::new(storage);
         let (engine, found) = self.open_engine(storage.clone())?;
         let (acknowledged, last) =
-            Acknowledged::open(&self.path.join("acknowledged")).map_err(|error| self.io(error))?;
+            Acknowledged::open(&self.path.join("acknowledged"), found.identity)
+                .map_err(|error| self.io(error))?;
         match last {
             Some(last) if found.commit < last => Err(self.damaged(&format!(
                 "commit {last} was acknowledged, and the file ends at commit {}; if an older \

@@ -19,7 +19,9 @@ use redb::{
     Database, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata,
     StorageBackend, Table, TableDefinition, WriteTransaction,
 };
-use wane::store::{BoxError, Change, Current, Outcome, Record, Step, StoreError, Timestamp};
+use wane::store::{
+    BoxError, Change, Current, Effect, Outcome, Record, Step, StoreError, Timestamp,
+};
 
 use super::format::{self, FORMAT_VERSION, StoredRecord, decode_due, encode_due};
 
@@ -27,8 +29,8 @@ const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records
 const DUE: TableDefinition<'_, &[u8], ()> = TableDefinition::new("due");
 const STATE: TableDefinition<'_, (), StateRow> = TableDefinition::new("state");
 
-/// Format version, time, commit, bytes.
-type StateRow = (u64, u64, u64, u64);
+/// Format version, identity, time, commit, bytes.
+type StateRow = (u64, u64, u64, u64, u64);
 
 /// What redb may keep of the file in memory.
 const CACHE_BYTES: usize = 256 << 20;
@@ -38,6 +40,16 @@ const CACHE_BYTES: usize = 256 << 20;
 pub(super) struct KeyedChange {
     pub(super) key: Vec<u8>,
     pub(super) change: Change<'static>,
+}
+
+impl KeyedChange {
+    /// Bytes of key and value.
+    pub(super) fn weight(&self) -> usize {
+        match self.change.effect() {
+            Effect::Write(write) => self.key.len() + write.value.len(),
+            Effect::Delete(_) => self.key.len(),
+        }
+    }
 }
 
 /// What a transaction left behind.
@@ -62,6 +74,8 @@ pub(super) struct Engine {
 #[derive(Debug, Clone, Copy)]
 struct State {
     format: u64,
+    /// Drawn when the store was created.
+    identity: u64,
     /// The latest time at which anything was decided.
     time: Timestamp,
     commit: u64,
@@ -74,6 +88,8 @@ struct State {
 pub(super) struct Found {
     /// The format version of the file.
     pub(super) format: u64,
+    /// What tells this store from any other.
+    pub(super) identity: u64,
     /// The latest time that was decided at.
     pub(super) time: Timestamp,
     /// The last commit.
@@ -84,13 +100,17 @@ pub(super) struct Found {
 
 impl Engine {
     /// Writes an empty store to `storage`, which must be empty.
-    pub(super) fn create(storage: impl StorageBackend, now: Timestamp) -> Result<(), BoxError> {
+    pub(super) fn create(
+        storage: impl StorageBackend,
+        identity: u64,
+        now: Timestamp,
+    ) -> Result<(), BoxError> {
         let database = builder().create_with_backend(storage)?;
         let transaction = database.begin_write()?;
         {
             transaction.open_table(RECORDS)?;
             transaction.open_table(DUE)?;
-            let state = State { format: FORMAT_VERSION, time: now, commit: 0, bytes: 0 };
+            let state = State { format: FORMAT_VERSION, identity, time: now, commit: 0, bytes: 0 };
             transaction.open_table(STATE)?.insert((), state.row())?;
         }
         transaction.commit()?;
@@ -109,8 +129,8 @@ impl Engine {
         let state = State::from_row(row.unwrap_or_default());
         drop(transaction);
         let verified = repaired.load(Ordering::Relaxed);
-        let found =
-            Found { format: state.format, time: state.time, commit: state.commit, verified };
+        let State { format, identity, time, commit, .. } = state;
+        let found = Found { format, identity, time, commit, verified };
         Ok((Self { database, state }, found))
     }
 
@@ -169,12 +189,12 @@ fn builder() -> redb::Builder {
 }
 
 impl State {
-    fn from_row((format, time, commit, bytes): StateRow) -> Self {
-        Self { format, time: Timestamp::from_unix_millis(time), commit, bytes }
+    fn from_row((format, identity, time, commit, bytes): StateRow) -> Self {
+        Self { format, identity, time: Timestamp::from_unix_millis(time), commit, bytes }
     }
 
     fn row(self) -> StateRow {
-        (self.format, self.time.as_unix_millis(), self.commit, self.bytes)
+        (self.format, self.identity, self.time.as_unix_millis(), self.commit, self.bytes)
     }
 }
 

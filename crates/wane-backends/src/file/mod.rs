@@ -110,7 +110,7 @@ impl FileStore {
 
     /// Creates a store in `directory`, and the directory itself where it is missing.
     pub fn create(directory: &Path, clock: SharedClock) -> Result<Self, OpenError> {
-        Directory::new(directory).create(clock.now())?;
+        Directory::new(directory).create(&*clock)?;
         Self::open(directory, clock)
     }
 
@@ -120,7 +120,7 @@ impl FileStore {
             Err(OpenError::Absent { .. }) => {}
             opened => return opened,
         }
-        match Directory::new(directory).create(clock.now()) {
+        match Directory::new(directory).create(&*clock) {
             Ok(()) | Err(OpenError::Exists { .. }) => Self::open(directory, clock),
             Err(error) => Err(error),
         }

@@ -15,11 +15,21 @@ use super::engine::KeyedChange;
 /// How long the writer waits for the callers of the last group to come back.
 const GATHER: Duration = Duration::from_micros(300);
 
+/// What a group may weigh: callers of a small write must not wait for gigabytes of others'.
+const GROUP_BYTES: usize = 8 << 20;
+
 /// What one caller asked for, and where its answers go.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) changes: Vec<KeyedChange>,
     pub(super) reply: oneshot::Sender<Answers>,
+}
+
+impl Job {
+    /// Bytes to be written for it, roughly.
+    fn weight(&self) -> usize {
+        self.changes.iter().map(KeyedChange::weight).sum()
+    }
 }
 
 /// One answer per change; an error answers the whole job.
@@ -81,11 +91,17 @@ impl Queue {
             self.enough.wait_for(&mut state, GATHER);
             state.awaited = 0;
         }
-        match std::mem::take(&mut state.jobs) {
-            jobs if !jobs.is_empty() => Taken::Group(jobs),
-            _ if state.closed => Taken::Closed,
-            _ => Taken::Nothing,
+        if state.jobs.is_empty() {
+            return if state.closed { Taken::Closed } else { Taken::Nothing };
         }
+        let mut weight = 0;
+        let full = state.jobs.iter().position(|job| {
+            weight += job.weight();
+            weight > GROUP_BYTES
+        });
+        // A job that is heavier than a group makes a group of its own.
+        let left = full.map_or(Vec::new(), |at| state.jobs.split_off(at.max(1)));
+        Taken::Group(std::mem::replace(&mut state.jobs, left))
     }
 
     /// Completes when a job has arrived, or the queue was closed, since the last look.

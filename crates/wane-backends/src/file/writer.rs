@@ -90,7 +90,12 @@ impl Writer {
         let mut last_group = 0;
         loop {
             let goes_on = match self.shared.queue.take(last_group) {
-                Taken::Closed => false,
+                Taken::Closed => {
+                    // Notes the time, so that what readers saw expire stays gone after reopening.
+                    // A failure is noted where callers would look for it, and none is left.
+                    drop(self.commit(Vec::new(), 0));
+                    false
+                }
                 Taken::Group(jobs) => {
                     last_group = jobs.len();
                     self.serve(jobs)

@@ -3,6 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
+use redb::ReadableTable;
 use tempfile::TempDir;
 use wane::clock::{ManualClock, SharedClock, SystemClock};
 use wane::store::{Key, Life, Outcome, Store, StoreError, Value, Write};
@@ -185,4 +186,46 @@ async fn a_directory_that_cannot_be_used_is_an_error_with_its_path() {
     let error = FileStore::create(&file, SystemClock::shared()).unwrap_err();
     assert!(matches!(error, OpenError::Io { .. }), "{error:?}");
     assert!(error.to_string().contains("a-file"), "{error}");
+}
+
+/// What another store left behind says nothing of a new one in its place.
+#[tokio::test]
+async fn a_store_can_be_created_where_another_was_deleted() {
+    let directory = filled().await;
+    fs::remove_file(directory.path().join("records.redb")).unwrap();
+    let store = FileStore::create(directory.path(), SystemClock::shared()).unwrap();
+    assert!(insert(&store, "a", "1").await.unwrap().is_applied());
+}
+
+/// What a reader saw expire stays gone, although nothing was written since.
+#[tokio::test]
+async fn closing_notes_the_time() {
+    let directory = directory();
+    let clock = ManualClock::seeded(1);
+    let store = FileStore::create(directory.path(), clock.clone()).unwrap();
+    assert!(insert(&store, "a", "1").await.unwrap().is_applied());
+    clock.advance(std::time::Duration::from_secs(3_600));
+    drop(store);
+    let behind: SharedClock = ManualClock::seeded(2);
+    FileStore::open(directory.path(), Arc::clone(&behind)).unwrap();
+    assert!(behind.now() >= wane::clock::Clock::now(&*clock));
+}
+
+#[tokio::test]
+async fn a_newer_format_is_told_from_damage() {
+    const STATE: redb::TableDefinition<'_, (), (u64, u64, u64, u64, u64)> =
+        redb::TableDefinition::new("state");
+    let directory = filled().await;
+    let database = redb::Database::open(directory.path().join("records.redb")).unwrap();
+    let transaction = database.begin_write().unwrap();
+    {
+        let mut state = transaction.open_table(STATE).unwrap();
+        let row = state.get(()).unwrap().unwrap().value();
+        state.insert((), (row.0 + 1, row.1, row.2, row.3, row.4)).unwrap();
+    }
+    transaction.commit().unwrap();
+    drop(database);
+    let error = FileStore::open(directory.path(), SystemClock::shared()).unwrap_err();
+    assert!(matches!(error, OpenError::NewerFormat { found: 2, known: 1, .. }), "{error:?}");
+    assert!(error.to_string().contains("use a newer one"), "{error}");
 }
