@@ -45,8 +45,9 @@ impl Segment {
         let run = elapsed.saturating_sub(self.elapsed);
         // Only the first second is bent: a process that seldom asks must not overshoot.
         let bent = run.min(COMPARE_EVERY) as i64;
-        let gained = i128::from(bent) * i128::from(self.slew) / i128::from(COMPARE_EVERY);
-        self.wall.saturating_add(run).saturating_add_signed(gained as i64)
+        // At most a second times 2 % of one, in nanoseconds each: far from an overflow.
+        let gained = bent * self.slew / COMPARE_EVERY as i64;
+        self.wall.saturating_add(run).saturating_add_signed(gained)
     }
 
     fn is_due(&self, elapsed: u64) -> bool {

@@ -199,6 +199,7 @@ impl Core {
     }
 
     /// Applies a change to a key without a slot. `None` means that one has appeared.
+    #[inline(never)]
     fn change_absent(
         &self,
         key: &Key,

@@ -311,6 +311,7 @@ impl SegmentChange<'_> {
     }
 
     /// Publishes a table of a fitting size without tombstones.
+    #[cold]
     fn rebuild(&mut self, view: &View) {
         let len = ((self.books.entries + 1) * 2).next_power_of_two().max(SMALLEST);
         let next = View { words: empty_words(len), chunks: view.chunks.clone() };
@@ -324,6 +325,9 @@ impl SegmentChange<'_> {
         self.segment.view.store(Arc::new(next));
     }
 
+    /// Kept out of its callers, which would have to make room on the stack for a whole chunk.
+    #[cold]
+    #[inline(never)]
     fn add_chunk(&mut self, view: &View, chunk: usize) {
         let mut chunks = view.chunks.clone();
         let slots: Arc<Chunk> = Arc::new(std::array::from_fn(|_| Slot::default()));
