@@ -66,8 +66,8 @@ impl ManualClock {
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        // Derived from elapsed time, so that no reader can catch the two apart.
-        let machine = || EPOCH + self.elapsed() - self.shared.set_back.load(Ordering::SeqCst);
+        // Derived from what had elapsed, so that a move in between cannot set the two apart.
+        let machine = |elapsed| EPOCH + elapsed - self.shared.set_back.load(Ordering::SeqCst);
         Timestamp::from_unix_millis(self.time.now(|| self.elapsed(), machine) / 1_000_000)
     }
 
@@ -107,4 +107,44 @@ fn scramble(state: u64) -> u64 {
     let state = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let state = (state ^ (state >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     state ^ (state >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    /// Cases that are exact to the millisecond depend on it: readers on other threads must not bend
+    /// the line, however they fall between a move of the clock and its setting back.
+    #[test]
+    fn the_line_catches_up_exactly_beside_other_readers() {
+        let clock = ManualClock::seeded(1);
+        let done = AtomicBool::new(false);
+        let broken = std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        clock.now();
+                    }
+                });
+            }
+            let broken = (0..2_000).find_map(|round| {
+                clock.set_back(Duration::from_millis(50));
+                (0..6).for_each(|_| clock.advance(Duration::from_secs(1)));
+                clock.now();
+                (0..6).for_each(|_| {
+                    clock.advance(Duration::from_secs(1));
+                    clock.now();
+                });
+                let before = clock.now();
+                clock.advance(Duration::from_millis(1_500));
+                let passed = before.until(clock.now());
+                (passed != Duration::from_millis(1_500)).then_some((round, passed))
+            });
+            done.store(true, Ordering::Relaxed);
+            broken
+        });
+        assert_eq!(broken, None, "round, and what passed instead of 1.5 s");
+    }
 }

@@ -74,7 +74,7 @@ impl SystemClock {
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        let nanos = self.time.now(|| self.elapsed_nanos(), wall_nanos);
+        let nanos = self.time.now(|| self.elapsed_nanos(), |_| wall_nanos());
         Timestamp::from_unix_millis(nanos / 1_000_000)
     }
 

@@ -20,11 +20,11 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::slot::{Slot, SlotState};
 
-/// Slots that are allocated and freed together: with their reference count, 16 KiB to the byte.
-const CHUNK: usize = 127;
+/// Slots that are allocated and freed together: with their reference count, 8 KiB to the byte.
+const CHUNK: usize = 63;
 
 /// A chunk without entries.
-const ALL_FREE: u128 = (1 << CHUNK) - 1;
+const ALL_FREE: u64 = (1 << CHUNK) - 1;
 
 /// The smallest table of a segment.
 const SMALLEST: usize = 16;
@@ -138,7 +138,7 @@ struct Segment {
 #[derive(Debug, Default)]
 struct Books {
     /// By chunk, which of its slots are free.
-    free: Vec<u128>,
+    free: Vec<u64>,
     /// By slot, where its words begin: a rebuilt table must not have to ask the slots.
     homes: Vec<u32>,
     /// No chunk below this one has a free slot.
@@ -283,7 +283,7 @@ impl SegmentChange<'_> {
         if self.is_oversized(&view) {
             self.rebuild(&view);
         }
-        let is_empty = |(free, chunk): (&u128, &Option<_>)| *free == ALL_FREE && chunk.is_some();
+        let is_empty = |(free, chunk): (&u64, &Option<_>)| *free == ALL_FREE && chunk.is_some();
         if self.books.free.iter().zip(&view.chunks).any(is_empty) {
             self.drop_chunks();
         }
@@ -344,7 +344,7 @@ impl SegmentChange<'_> {
     /// Lets go of chunks without entries, and of the room for those after the last one.
     fn drop_chunks(&mut self) {
         let view = self.segment.view.load();
-        let kept = |(chunk, free): (&Option<_>, &u128)| chunk.clone().filter(|_| *free != ALL_FREE);
+        let kept = |(chunk, free): (&Option<_>, &u64)| chunk.clone().filter(|_| *free != ALL_FREE);
         let mut chunks: Vec<_> = view.chunks.iter().zip(&self.books.free).map(kept).collect();
         while chunks.last().is_some_and(Option::is_none) {
             chunks.pop();
