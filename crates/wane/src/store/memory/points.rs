@@ -83,6 +83,11 @@ fn home(hash: u64) -> u32 {
     (hash >> SEGMENT_BITS) as u32
 }
 
+/// Where to begin in a table of any length: multiplication spreads homes evenly.
+fn start(home: u32, len: usize) -> usize {
+    ((u64::from(home) * len as u64) >> 32) as usize
+}
+
 type Chunk = [Slot; CHUNK];
 
 /// What a segment looks like to readers.
@@ -95,9 +100,9 @@ struct View {
 impl View {
     /// The places to look for a hash with this home, in order.
     fn places(&self, home: u32) -> impl Iterator<Item = usize> + use<> {
-        // The length is a power of two.
-        let mask = self.words.len() - 1;
-        (0..=mask).map(move |step| (home as usize + step) & mask)
+        let len = self.words.len();
+        let start = start(home, len);
+        (start..len).chain(0..start)
     }
 
     /// The first place where a word for this home can be put.
@@ -163,6 +168,7 @@ impl Points {
     }
 
     /// Hands each slot that may hold a key with this hash to `find`, until it returns something.
+    #[inline]
     pub(super) fn find<T>(
         &self,
         hash: u64,
@@ -170,8 +176,27 @@ impl Points {
     ) -> Option<T> {
         let number = hash as usize % SEGMENTS;
         let view = self.segments[number].view.load();
-        view.candidates(hash)
-            .find_map(|(_, index)| find(SlotId::new(number, index), view.slot(index)?))
+        let (words, tag) = (&view.words[..], tag(hash));
+        let start = start(home(hash), words.len());
+        // A plain loop: every look-up goes through here.
+        let mut place = start;
+        loop {
+            let word = words[place].load(Ordering::Acquire);
+            if word == EMPTY {
+                return None;
+            }
+            if word >> INDEX_BITS == tag && word != TOMBSTONE {
+                let index = index_of(word);
+                let slot = view.slot(index);
+                if let Some(found) = slot.and_then(|slot| find(SlotId::new(number, index), slot)) {
+                    return Some(found);
+                }
+            }
+            place = if place + 1 == words.len() { 0 } else { place + 1 };
+            if place == start {
+                return None;
+            }
+        }
     }
 
     /// Hands the slot to `visit`, unless it is gone.
@@ -293,7 +318,7 @@ impl SegmentChange<'_> {
     fn make_room(&mut self) -> bool {
         let view = self.segment.view.load();
         let used = self.books.entries + self.books.tombstones + 1;
-        if used * 4 > view.words.len() * 3 {
+        if used * 8 > view.words.len() * 7 {
             self.rebuild(&view);
         }
         while self.books.free.get(self.books.first_free).is_some_and(|free| *free == 0) {
@@ -313,7 +338,7 @@ impl SegmentChange<'_> {
     /// Publishes a table of a fitting size without tombstones.
     #[cold]
     fn rebuild(&mut self, view: &View) {
-        let len = ((self.books.entries + 1) * 2).next_power_of_two().max(SMALLEST);
+        let len = (self.books.entries * 3 / 2).max(SMALLEST);
         let next = View { words: empty_words(len), chunks: view.chunks.clone() };
         let words = view.words.iter().map(|word| word.load(Ordering::Relaxed));
         for word in words.filter(|word| *word > TOMBSTONE) {
