@@ -3,7 +3,7 @@
 //! [`record`] runs clients against a few keys with few values and short lives, so that they get
 //! in each other's way and records expire under them. A seed decides what each client asks; how
 //! the clients interleave is up to the scheduler. [`check_histories`] records many and checks
-//! each with [`check`](super::linearizability::check).
+//! each with [`check`].
 //!
 //! Invariant: a call's effects lie between the two [`Moment`]s recorded around it, by order and
 //! by clock, because both are taken outside of the call.
