@@ -1,8 +1,7 @@
 //! The memory path has no boxed future: what a call allocates, and how large its future is.
 //!
-//! A call that finds nothing returns nothing, so whatever it allocated would be its future. Short
-//! values are kept in the store's own memory and copied out, which allocates the copy; long ones
-//! are shared.
+//! A get returns short values in place and shares long ones, so whatever it allocated would be its
+//! future.
 
 use wane::clock::SystemClock;
 use wane::store::{Key, Life, MemoryStore, Store, Value, Write};

@@ -1,8 +1,8 @@
 //! The queue before the writer: callers put jobs in, the writer takes them out in groups.
 //!
 //! A group is whatever has gathered. After a group of several callers the writer waits a moment
-//! for as many to come back, since those just answered tend to ask again: measured at 128 callers,
-//! that moment makes groups nearly full. A lone caller never waits for anyone.
+//! for as many to come back, since those just answered tend to ask again. A lone caller never waits
+//! for anyone.
 
 use std::time::Duration;
 

@@ -136,7 +136,7 @@ fn spliced<T: Clone, L: FromIterator<T> + Extend<T>, const N: usize>(
     range: std::ops::Range<usize>,
     with: [T; N],
 ) -> L {
-    // Piece by piece: element by element through a chain takes twice as long.
+    // Piece by piece: one chained iterator over all elements made inserts a fifth slower.
     let mut next: L = list[..range.start].iter().cloned().collect();
     next.extend(with);
     next.extend(list[range.end..].iter().cloned());
