@@ -4,7 +4,6 @@
 //! clusterings begin with scrambled bits, so that neighbours in time are strangers in the order.
 //! The Go program in `bbolt/` derives the same bytes from the same numbers.
 
-use bytes::Bytes;
 use wane::store::{Key, Ttl};
 
 /// How many records share a partition.
@@ -16,13 +15,6 @@ pub(crate) const VALUE: &[u8; 32] = b"thirty-two bytes of record value";
 /// How long records live that are not meant to expire while a benchmark runs.
 pub(crate) fn long_life() -> Ttl {
     Ttl::from_secs(24 * 60 * 60).expect("a day is a legal life")
-}
-
-/// The value in memory of its own, as it would come in with a request.
-///
-/// Clones of one shared value would make all threads count references on one cache line.
-pub(crate) fn fresh_value() -> Bytes {
-    Bytes::copy_from_slice(VALUE)
 }
 
 /// The partition of record `index`.

@@ -15,7 +15,7 @@ use crate::BoxError;
 use crate::file::contest::{
     Calls, Contestant, FIRST_ABSENT, Measured, Operation, RANGE_ROWS, Trial,
 };
-use crate::workload::{VALUE, clustering, fresh_value, key, long_life, partition};
+use crate::workload::{VALUE, clustering, key, long_life, partition};
 
 /// A task lets the others on after so many calls that did not wait: reads never do, and a task
 /// that does not wait keeps its thread.
@@ -71,7 +71,7 @@ impl WaneFile {
 }
 
 fn write(life: Life) -> Result<Write, StoreError> {
-    Ok(Write::new(Value::new(fresh_value())?, life))
+    Ok(Write::new(Value::copy_from_slice(VALUE)?, life))
 }
 
 async fn call(store: &FileStore, operation: Operation, index: u64) -> Result<bool, StoreError> {

@@ -115,16 +115,6 @@ impl View {
         let index = index as usize;
         self.chunks.get(index / CHUNK)?.as_ref().map(|chunk| &chunk[index % CHUNK])
     }
-
-    /// The indexes of slots that may hold a key with this hash.
-    fn candidates(&self, hash: u64) -> impl Iterator<Item = (usize, u32)> {
-        let places = self.places(home(hash));
-        let probed = places.map(|place| (place, self.words[place].load(Ordering::Acquire)));
-        probed
-            .take_while(|(_, word)| *word != EMPTY)
-            .filter(move |(_, word)| *word != TOMBSTONE && word >> INDEX_BITS == tag(hash))
-            .map(|(place, word)| (place, index_of(word)))
-    }
 }
 
 /// The index over all keys.
@@ -286,8 +276,9 @@ impl SegmentChange<'_> {
     /// `true` means that the segment now holds memory that [`Points::tidy`] would return.
     pub(super) fn remove(&mut self, hash: u64, id: SlotId) -> bool {
         let view = self.segment.view.load();
-        let listed = view.candidates(hash).find(|(_, index)| *index == id.index());
-        if let Some((place, _)) = listed {
+        let listed = word(hash, id.index());
+        let is_listed = |place: &usize| view.words[*place].load(Ordering::Relaxed) == listed;
+        if let Some(place) = view.places(home(hash)).find(is_listed) {
             view.words[place].store(TOMBSTONE, Ordering::Release);
             self.books.entries -= 1;
             self.books.tombstones += 1;

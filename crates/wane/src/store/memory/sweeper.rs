@@ -75,7 +75,8 @@ impl Core {
     }
 
     fn look(&self, listing: Listing, now: Timestamp) {
-        let seen = self.points.visit(listing.id, |slot| {
+        // A slot that is gone had nothing to expire.
+        self.points.visit(listing.id, |slot| {
             let mut state = slot.lock();
             if state.filed != Some(listing.tick) {
                 return;
@@ -89,20 +90,17 @@ impl Core {
                 self.remove(listing.id, &mut state, &key);
             }
         });
-        // A slot that is gone had nothing to expire.
-        seen.unwrap_or_default();
     }
 
     /// Builds the wheel anew, without leftovers.
     fn relist(&self) {
         self.wheel.lock().clear();
         for id in self.points.all_ids() {
-            let seen = self.points.visit(id, |slot| {
+            self.points.visit(id, |slot| {
                 let mut state = slot.lock();
                 state.filed = None;
                 self.file(id, &mut state);
             });
-            seen.unwrap_or_default();
         }
     }
 
