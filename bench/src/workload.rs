@@ -43,18 +43,6 @@ pub(crate) fn flat_key(index: u64) -> [u8; 24] {
     bytes
 }
 
-/// Up to `count` different numbers below `records`, in random order.
-pub(crate) fn sample(records: u64, count: usize) -> Vec<u64> {
-    let mut chance = Chance::seeded(records);
-    let mut numbers: Vec<u64> = (0..records).collect();
-    for place in 0..count.min(numbers.len()) {
-        let other = place as u64 + chance.below(records - place as u64);
-        numbers.swap(place, other as usize);
-    }
-    numbers.truncate(count);
-    numbers
-}
-
 /// Repeatable pseudo-randomness, so that runs differ in nothing but the machine.
 #[derive(Debug)]
 pub(crate) struct Chance(u64);
@@ -81,17 +69,7 @@ fn scramble(number: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::*;
-
-    #[test]
-    fn a_sample_repeats_nothing_and_stays_below_the_bound() {
-        let sample = sample(1_000, 400);
-        assert_eq!(sample.iter().collect::<HashSet<_>>().len(), 400);
-        assert!(sample.iter().all(|index| *index < 1_000));
-        assert_ne!(sample, (0..400).collect::<Vec<_>>(), "in random order");
-    }
 
     /// The Go program has the same line in its own test.
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! All contestants of one size are loaded side by side and take turns, round after round, so that
 //! whatever else the machine does hits all of them; the median round counts. Values are owned by
-//! the store, keys are made before the clock starts, and every write brings a value in memory of
+//! the store, keys are made while the clock stands, and every write brings a value in memory of
 //! its own.
 
 mod expiry;
@@ -13,14 +13,14 @@ mod peers;
 use std::time::Duration;
 
 use wane::clock::{SharedClock, SystemClock};
-use wane::store::{ClusteringRange, Key, Partition};
+use wane::store::Key;
 
 pub(crate) use self::expiry::{EXPIRE_IN_MEMORY, expire};
-use self::peer::{Contestant, Keys, Named, Operation, RangeQuery, Trial};
+use self::peer::{Contestant, Named, Operation, Trial};
 use self::peers::{Dashmap, Moka, NestedMaps, QuickCache, Wane};
 use crate::plot::{Chart, Scale};
 use crate::report::{Report, Row};
-use crate::workload::{key, long_life, sample};
+use crate::workload::{key, long_life};
 use crate::{BoxError, Options, heap, timing};
 
 const OPERATIONS: [(Operation, &str); 5] = [
@@ -72,13 +72,13 @@ fn contestants(records: u64, clock: &SharedClock) -> Vec<Box<dyn Contestant>> {
 }
 
 fn compare(records: u64, quick: bool, report: &mut Report) {
-    let keys = prepare(records);
+    let absent = absent_keys(records);
     let clock = SystemClock::shared();
     let contestants = contestants(records, &clock);
     let ram: Vec<[f64; 2]> =
-        contestants.iter().map(|contestant| load(&**contestant, records, &keys.present)).collect();
+        contestants.iter().map(|contestant| load(&**contestant, records)).collect();
     for threads in THREADS {
-        let speeds = take_turns(&contestants, &keys, threads, quick);
+        let speeds = take_turns(&contestants, records, &absent, threads, quick);
         for (place, contestant) in contestants.iter().enumerate() {
             let speeds = OPERATIONS.iter().zip(&speeds).map(|((_, name), speeds)| {
                 (name.to_string(), speeds[place].map(|speed| speed / 1e3))
@@ -96,25 +96,19 @@ fn compare(records: u64, quick: bool, report: &mut Report) {
     }
 }
 
-/// Makes the keys that the trials walk over.
-fn prepare(records: u64) -> Keys {
+/// Keys of records that are not there, a share for each thread.
+fn absent_keys(records: u64) -> Vec<Vec<Key>> {
     let threads = THREADS[THREADS.len() - 1] as u64;
     let share = (records / 4).min(50_000);
-    let present: Vec<Key> = sample(records, MILLION as usize).into_iter().map(key).collect();
-    let absent = |thread: u64| {
+    let keys = |thread: u64| {
         let first = records + thread * share;
         (first..first + share).map(key).collect()
     };
-    let query = |key: &Key| RangeQuery {
-        partition: Partition::new(key.partition().to_vec()).expect("it was legal in the key"),
-        range: ClusteringRange::ALL.starting_at(key.clustering().to_vec()),
-    };
-    let queries = present.iter().take(10_000).map(query).collect();
-    Keys { absent: (0..threads).map(absent).collect(), queries, present }
+    (0..threads).map(keys).collect()
 }
 
 /// Fills a contestant; bytes for each record after the load, and after a read of each.
-fn load(contestant: &dyn Contestant, records: u64, keys: &[Key]) -> [f64; 2] {
+fn load(contestant: &dyn Contestant, records: u64) -> [f64; 2] {
     timing::stage(&format!(
         "memory: load {} k records into {}",
         records / 1_000,
@@ -124,16 +118,16 @@ fn load(contestant: &dyn Contestant, records: u64, keys: &[Key]) -> [f64; 2] {
         contestant.load(records, &long_life);
         contestant.settle();
     });
-    let (found, promoted) = heap::added_by(|| contestant.read_all(keys));
-    assert_eq!(found, keys.len(), "{} keeps what it was given", contestant.name());
-    let loaded = loaded as f64 / records as f64;
-    [loaded, loaded + promoted as f64 / keys.len() as f64]
+    let (found, promoted) = heap::added_by(|| contestant.read_all(records));
+    assert_eq!(found as u64, records, "{} keeps what it was given", contestant.name());
+    [loaded as f64 / records as f64, (loaded + promoted) as f64 / records as f64]
 }
 
 /// For each operation and contestant the median of the rounds.
 fn take_turns(
     contestants: &[Box<dyn Contestant>],
-    keys: &Keys,
+    records: u64,
+    absent: &[Vec<Key>],
     threads: usize,
     quick: bool,
 ) -> Vec<Vec<Option<f64>>> {
@@ -142,9 +136,10 @@ fn take_turns(
     let turns = |(operation, _): &(Operation, &str)| {
         timing::stage(&format!("memory: {operation:?} by {threads} threads"));
         let mut speeds = vec![Vec::new(); contestants.len()];
-        for _ in 0..rounds {
+        for round in 0..rounds {
             for (contestant, speeds) in contestants.iter().zip(&mut speeds) {
-                let trial = Trial { operation: *operation, threads, slice, keys };
+                let operation = *operation;
+                let trial = Trial { operation, threads, slice, records, round, absent };
                 speeds.extend(contestant.run(trial));
             }
         }

@@ -11,7 +11,7 @@ use wane::store::{ClusteringRange, Key, Partition, Ttl};
 
 use crate::machine::ThreadWaits;
 use crate::timing;
-use crate::workload::{VALUE, key, long_life};
+use crate::workload::{Chance, VALUE, clustering, key, long_life, partition};
 
 /// A store in memory whose records expire.
 pub(crate) trait Peer: Send + Sync {
@@ -62,18 +62,6 @@ pub(crate) enum Operation {
     Range(usize),
 }
 
-/// Keys made before the clock starts. Their order is random, their memory is in that order: walking
-/// over them is cheap, and what they name is scattered in the store.
-#[derive(Debug)]
-pub(crate) struct Keys {
-    /// Records that are in the store.
-    pub(crate) present: Vec<Key>,
-    /// Records that are not, a share for each thread.
-    pub(crate) absent: Vec<Vec<Key>>,
-    /// Starts of ranges.
-    pub(crate) queries: Vec<RangeQuery>,
-}
-
 /// One measurement: an operation by some threads, for a while.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Trial<'a> {
@@ -83,8 +71,12 @@ pub(crate) struct Trial<'a> {
     pub(crate) threads: usize,
     /// For how long; inserts take as many keys as there are instead.
     pub(crate) slice: Duration,
-    /// The keys.
-    pub(crate) keys: &'a Keys,
+    /// How many records are in the store: those from 0 on.
+    pub(crate) records: u64,
+    /// Which of several trials of the same; each takes records in an order of its own.
+    pub(crate) round: u64,
+    /// Keys that are not in the store, a share for each thread.
+    pub(crate) absent: &'a [Vec<Key>],
 }
 
 /// A [`Peer`] with its name, callable through a pointer.
@@ -98,8 +90,8 @@ pub(crate) trait Contestant: Send + Sync {
     /// Writes over one record.
     fn rewrite(&self, key: &Key);
 
-    /// Reads each of the keys once and says how many were there.
-    fn read_all(&self, keys: &[Key]) -> usize;
+    /// Reads the records from 0 to `records` once each and says how many were there.
+    fn read_all(&self, records: u64) -> usize;
 
     /// Finishes what was put off.
     fn settle(&self);
@@ -129,8 +121,8 @@ impl<P: Peer> Contestant for Named<P> {
         }
     }
 
-    fn read_all(&self, keys: &[Key]) -> usize {
-        keys.iter().filter(|key| self.1.get(key).is_some()).count()
+    fn read_all(&self, records: u64) -> usize {
+        (0..records).filter(|index| self.1.get(&key(*index)).is_some()).count()
     }
 
     fn settle(&self) {
@@ -139,21 +131,20 @@ impl<P: Peer> Contestant for Named<P> {
 
     fn run(&self, trial: Trial<'_>) -> Option<f64> {
         let peer = &self.1;
-        let (present, queries) = (&trial.keys.present, &trial.keys.queries);
         match trial.operation {
-            Operation::Get => Some(walk(trial, 64, present, |key| {
+            Operation::Get => Some(strike(trial, 64, key, |key| {
                 assert!(black_box(peer.get(key)).is_some(), "a loaded record is there");
             })),
             Operation::Swap => {
                 let life = long_life();
-                Some(walk(trial, 64, present, |key| {
+                Some(strike(trial, 64, key, |key| {
                     let swapped = peer.swap(key, VALUE, VALUE, life);
                     assert!(swapped, "all swaps renew the same value");
                 }))
             }
             Operation::Range(limit) => {
-                peer.range(&queries[0], limit)?;
-                Some(walk(trial, 1, queries, |query| {
+                peer.range(&range_from(0), limit)?;
+                Some(strike(trial, 4, range_from, |query| {
                     black_box(peer.range(query, limit));
                 }))
             }
@@ -162,25 +153,63 @@ impl<P: Peer> Contestant for Named<P> {
     }
 }
 
-/// Calls `work` on item after item in each thread until the slice is over, looking at the clock
-/// once in `batch` calls; the sum of the threads' rates.
-fn walk<T: Sync>(trial: Trial<'_>, batch: usize, items: &[T], work: impl Fn(&T) + Sync) -> f64 {
+/// The rows from record `index` on, in its partition.
+fn range_from(index: u64) -> RangeQuery {
+    RangeQuery {
+        partition: Partition::new(partition(index).to_vec()).expect("the length is legal"),
+        range: ClusteringRange::ALL.starting_at(clustering(index).to_vec()),
+    }
+}
+
+/// Calls `work` in each thread on random records until the slice is over; the sum of the threads'
+/// rates.
+///
+/// What names the records is made in batches, and only the work on a batch is timed: as with a
+/// request, the key is in the cache and the record is not. The order never repeats. If it did, a
+/// contestant that allocates as it goes would find its allocations in the order of the next walk.
+fn strike<T>(
+    trial: Trial<'_>,
+    batch: usize,
+    make: impl Fn(u64) -> T + Sync,
+    work: impl Fn(&T) + Sync,
+) -> f64 {
     let start = Barrier::new(trial.threads);
     let run = |thread: usize| {
-        let mut place = items.len() / trial.threads * thread;
-        start.wait();
-        let stopwatch = Stopwatch::start();
-        let mut done = 0;
-        while stopwatch.begin.elapsed() < trial.slice {
-            for _ in 0..batch {
-                work(&items[place]);
-                place = if place + 1 == items.len() { 0 } else { place + 1 };
-            }
-            done += batch;
+        let mut chance = Chance::seeded(trial.round * trial.threads as u64 + thread as u64);
+        let mut batches = Batches::start(&start);
+        while batches.timed < trial.slice {
+            let items: Vec<T> = (0..batch).map(|_| make(chance.below(trial.records))).collect();
+            batches.time(batch, || items.iter().for_each(&work));
         }
-        stopwatch.rate(done)
+        batches.rate()
     };
     in_threads(trial.threads, run)
+}
+
+/// Batches of work by one thread, and what they took.
+struct Batches {
+    whole: Stopwatch,
+    timed: Duration,
+    done: usize,
+}
+
+impl Batches {
+    fn start(barrier: &Barrier) -> Self {
+        barrier.wait();
+        Self { whole: Stopwatch::start(), timed: Duration::ZERO, done: 0 }
+    }
+
+    fn time(&mut self, count: usize, work: impl FnOnce()) {
+        let ((), took) = timing::timed(work);
+        self.timed += took;
+        self.done += count;
+    }
+
+    /// Operations a second. Waits for a core are taken out in proportion: whether they fell into a
+    /// batch is not known.
+    fn rate(&self) -> f64 {
+        self.done as f64 / (self.timed.as_secs_f64() * self.whole.share_run())
+    }
 }
 
 /// Inserts every absent key, each thread its own share, and removes them all again untimed. Small
@@ -190,7 +219,7 @@ fn insert_absent<P: Peer>(peer: &P, trial: Trial<'_>) -> f64 {
     let phase = Barrier::new(trial.threads);
     let life = long_life();
     let run = |thread: usize| {
-        let share = &trial.keys.absent[thread];
+        let share = &trial.absent[thread];
         let rounds = AT_LEAST.div_ceil(share.len());
         let mut rates = 0.0;
         for _ in 0..rounds {
@@ -225,9 +254,13 @@ impl Stopwatch {
     }
 
     fn rate(&self, done: usize) -> f64 {
-        let elapsed = self.begin.elapsed();
-        let waited = self.waits.total().saturating_sub(self.waited);
-        done as f64 / elapsed.saturating_sub(waited).as_secs_f64()
+        done as f64 / (self.begin.elapsed().as_secs_f64() * self.share_run())
+    }
+
+    /// The share of the time so far that the thread did not wait for a core.
+    fn share_run(&self) -> f64 {
+        let waited = self.waits.total().saturating_sub(self.waited).as_secs_f64();
+        1.0 - waited / self.begin.elapsed().as_secs_f64().max(waited)
     }
 }
 
