@@ -7,13 +7,12 @@
 //! ```
 //! use wane::clock::SystemClock;
 //! use wane::store::{Key, Life, Store, Value, Write};
-//! use wane_backends::file::FileStore;
 //!
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let directory = tempfile::tempdir()?;
 //! # let directory = directory.path();
-//! let store = FileStore::open_or_create(directory, SystemClock::shared())?;
+//! let store = wane_backends::open(&format!("file:{}", directory.display()), SystemClock::shared())?;
 //! let key = Key::new(b"settings", b"motd")?;
 //! let kept = store.put(&key, Write::new(Value::new("hello")?, Life::Permanent)).await?;
 //! assert!(kept.is_applied(), "and durable, once this is told");
@@ -21,8 +20,34 @@
 //! # }
 //! ```
 
+mod any;
 #[cfg(feature = "file")]
 pub mod file;
 mod open;
 
+pub use any::{AnyScanCursor, AnyStore};
 pub use open::OpenError;
+
+use wane::clock::SharedClock;
+use wane::store::MemoryStore;
+
+/// Opens the store that `url` names, after creating it where there is none.
+///
+/// | url | store |
+/// |---|---|
+/// | `mem:` | memory, gone with the process |
+/// | `file:DIRECTORY` | an embedded file |
+pub fn open(url: &str, clock: SharedClock) -> Result<AnyStore, OpenError> {
+    let unknown = || OpenError::UnknownUrl { url: url.to_owned() };
+    let (scheme, rest) = url.split_once(':').ok_or_else(unknown)?;
+    match scheme {
+        "mem" if rest.is_empty() => MemoryStore::new(clock)
+            .map(AnyStore::Memory)
+            .map_err(|source| OpenError::Io { path: "memory".into(), source: source.into() }),
+        #[cfg(feature = "file")]
+        "file" if !rest.is_empty() => {
+            file::FileStore::open_or_create(rest.as_ref(), clock).map(AnyStore::File)
+        }
+        _ => Err(unknown()),
+    }
+}

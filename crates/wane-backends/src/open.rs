@@ -9,6 +9,10 @@ use wane::store::BoxError;
 #[non_exhaustive]
 #[expect(missing_docs, reason = "every field is named in its message")]
 pub enum OpenError {
+    /// The URL names no backend.
+    #[error("{url:?} names no store; give mem: or file:DIRECTORY")]
+    UnknownUrl { url: String },
+
     /// There is no store. Create one, or look for the right place.
     #[error("there is no store in {}; create one there, or name another directory", path.display())]
     Absent { path: PathBuf },

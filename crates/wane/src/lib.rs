@@ -15,6 +15,7 @@
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod services;
 pub mod store;
 
 /// The library example of the README, run as a test.

@@ -1,0 +1,131 @@
+//! [`AnyStore`]: whichever backend was asked for, as one type.
+//!
+//! For programs that learn the backend when they start. Each call is one match, without a box.
+
+use wane::store::{
+    ClusteringRange, Fence, Key, MemoryScanCursor, MemoryStore, Outcome, Page, PageLimit,
+    Partition, Record, Remaining, ScanPage, Store, StoreError, Write,
+};
+
+#[cfg(feature = "file")]
+use crate::file::{FileScanCursor, FileStore};
+
+/// A store on any backend. A clone is a second handle on the same one.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum AnyStore {
+    /// In memory.
+    Memory(MemoryStore),
+    /// In an embedded file.
+    #[cfg(feature = "file")]
+    File(FileStore),
+}
+
+/// Where a scan of any backend goes on.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum AnyScanCursor {
+    /// In memory.
+    Memory(MemoryScanCursor),
+    /// In an embedded file.
+    #[cfg(feature = "file")]
+    File(FileScanCursor),
+}
+
+/// The same call on whichever store it is.
+macro_rules! on_each {
+    ($any:expr, $store:ident => $call:expr) => {
+        match $any {
+            AnyStore::Memory($store) => $call,
+            #[cfg(feature = "file")]
+            AnyStore::File($store) => $call,
+        }
+    };
+}
+
+/// A page of a scan of one backend, as one of any.
+macro_rules! scan_on {
+    ($variant:ident, $store:expr, $after:expr, $limit:expr) => {{
+        let after = match $after {
+            Some(AnyScanCursor::$variant(cursor)) => Some(cursor),
+            None => None,
+            #[cfg(feature = "file")]
+            Some(_) => return Err(foreign_cursor()),
+        };
+        let page = $store.scan(after, $limit).await?;
+        Ok(ScanPage { rows: page.rows, next: page.next.map(AnyScanCursor::$variant) })
+    }};
+}
+
+#[cfg(feature = "file")]
+fn foreign_cursor() -> StoreError {
+    let reason = "it belongs to a scan of another backend; begin a new one".into();
+    StoreError::Invalid { field: "after", reason }
+}
+
+impl Store for AnyStore {
+    type ScanCursor = AnyScanCursor;
+
+    async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        on_each!(self, store => store.get(key).await)
+    }
+
+    async fn get_batch(&self, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
+        on_each!(self, store => store.get_batch(keys).await)
+    }
+
+    async fn read(
+        &self,
+        partition: &Partition,
+        range: &ClusteringRange,
+        limit: PageLimit,
+    ) -> Result<Page, StoreError> {
+        on_each!(self, store => store.read(partition, range, limit).await)
+    }
+
+    async fn scan(
+        &self,
+        after: Option<AnyScanCursor>,
+        limit: PageLimit,
+    ) -> Result<ScanPage<AnyScanCursor>, StoreError> {
+        match self {
+            Self::Memory(store) => scan_on!(Memory, store, after, limit),
+            #[cfg(feature = "file")]
+            Self::File(store) => scan_on!(File, store, after, limit),
+        }
+    }
+
+    async fn put(&self, key: &Key, write: Write) -> Result<Outcome, StoreError> {
+        on_each!(self, store => store.put(key, write).await)
+    }
+
+    async fn put_batch(&self, writes: Vec<(Key, Write)>) -> Result<Vec<Outcome>, StoreError> {
+        on_each!(self, store => store.put_batch(writes).await)
+    }
+
+    async fn insert_if_not_exists(&self, key: &Key, write: Write) -> Result<Outcome, StoreError> {
+        on_each!(self, store => store.insert_if_not_exists(key, write).await)
+    }
+
+    async fn compare_and_swap(
+        &self,
+        key: &Key,
+        expected: &[u8],
+        write: Write,
+    ) -> Result<Outcome, StoreError> {
+        on_each!(self, store => store.compare_and_swap(key, expected, write).await)
+    }
+
+    async fn compare_and_delete(
+        &self,
+        key: &Key,
+        expected: &[u8],
+        fence: Fence,
+    ) -> Result<Outcome, StoreError> {
+        on_each!(self, store => store.compare_and_delete(key, expected, fence).await)
+    }
+
+    async fn query_ttl(&self, key: &Key) -> Result<Remaining, StoreError> {
+        on_each!(self, store => store.query_ttl(key).await)
+    }
+}

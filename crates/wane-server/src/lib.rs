@@ -1,0 +1,10 @@
+//! The `wane` process: HTTP, command line, settings and wiring.
+//!
+//! ```text
+//! main -> cli -> serve: settings -> wiring -> http (routes) -> listen (connections)
+//!             -> ttl, app, ..: client -> a server somewhere
+//!             -> backup, restore, verify: a server or a stopped store
+//! ```
+//!
+//! Only `wiring` names concrete stores. `http` parses, calls a service and answers; the rules are in
+//! `wane::services`.

@@ -1,0 +1,19 @@
+//! The services: what people build on state that expires, each over [`Store`](crate::store::Store)
+//! and nothing else.
+//!
+//! | service | what | keyspace |
+//! |---|---|---|
+//! | [`app_ttl`] | values with a life, per application | 4 |
+//! | [`apps`] | applications, their limits and credentials | 10 |
+
+pub mod app_ttl;
+pub mod apps;
+
+/// The number of an application. It is never given to another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterAppId(pub u32);
+
+impl ClusterAppId {
+    /// No application: nothing is ever stored under it.
+    pub const NONE: Self = Self(0);
+}
