@@ -8,3 +8,7 @@
 //!
 //! Only `wiring` names concrete stores. `http` parses, calls a service and answers; the rules are in
 //! `wane::services`.
+
+pub mod http;
+pub mod shutdown;
+pub mod wiring;

@@ -1,5 +1,7 @@
 //! Integration tests of the `wane` crate: one binary, one module per concern.
 
+mod app_ttl;
+mod apps;
 mod conformance;
 mod differential;
 mod faulty;

@@ -106,8 +106,15 @@ pub struct Apps<S> {
 struct Shared<S> {
     store: S,
     clock: SharedClock,
-    remembered: Mutex<HashMap<ClusterAppId, Remembered>>,
+    remembered: Mutex<Memory>,
     numbers: Mutex<HashMap<AppName, ClusterAppId>>,
+}
+
+/// Applications as they were read, and how often one was changed here.
+#[derive(Debug, Default)]
+struct Memory {
+    apps: HashMap<ClusterAppId, Remembered>,
+    changes: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -293,30 +300,40 @@ impl<S: Store> Apps<S> {
 
     /// The application of this number, at most half a second old.
     async fn get(&self, id: ClusterAppId) -> Result<Option<Arc<App>>, AppsError> {
-        let now = self.shared.clock.monotonic();
-        if let Some(known) = self.shared.remembered.lock().get(&id)
-            && now.saturating_sub(known.read_at) < FRESH
-        {
-            return Ok(known.app.clone());
-        }
+        let read_at = self.shared.clock.monotonic();
+        let changes = {
+            let memory = self.shared.remembered.lock();
+            match memory.apps.get(&id) {
+                Some(known) if read_at.saturating_sub(known.read_at) < FRESH => {
+                    return Ok(known.app.clone());
+                }
+                Some(_) | None => memory.changes,
+            }
+        };
         let key = app_key(id)?;
         let record = self.shared.store.get(&key).await?;
         let app = record.map(|record| App::decode(id, &key, &record.value)).transpose()?;
         let app = app.map(Arc::new);
-        self.remember(id, Remembered { app: app.clone(), read_at: now });
+        self.remember(id, Remembered { app: app.clone(), read_at }, changes);
         Ok(app)
     }
 
-    fn remember(&self, id: ClusterAppId, app: Remembered) {
-        let mut remembered = self.shared.remembered.lock();
-        if remembered.len() >= REMEMBERED {
-            remembered.clear();
+    /// Remembers what was read, unless something was changed here since: it may be what was read.
+    fn remember(&self, id: ClusterAppId, app: Remembered, changes: u64) {
+        let mut memory = self.shared.remembered.lock();
+        if memory.changes != changes {
+            return;
         }
-        remembered.insert(id, app);
+        if memory.apps.len() >= REMEMBERED {
+            memory.apps.clear();
+        }
+        memory.apps.insert(id, app);
     }
 
     fn forget(&self, id: ClusterAppId) {
-        self.shared.remembered.lock().remove(&id);
+        let mut memory = self.shared.remembered.lock();
+        memory.apps.remove(&id);
+        memory.changes += 1;
     }
 
     /// Changes an application by a swap, again as long as somebody else is faster.

@@ -1,0 +1,144 @@
+//! Batches: up to a hundred operations in one request, independent and in order.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json_};
+use utoipa::ToSchema;
+
+use super::bodies::{DeleteBody, EntryBody, InsertBody, Put, PutBody, written};
+use crate::http::body::{self, BATCH};
+use crate::http::caller::Caller;
+use crate::http::problem::{Problem, ProblemBody};
+use crate::wiring::{AppStorage, Services};
+
+/// Operations that one batch may have.
+const MOST: usize = 100;
+
+/// Operations to carry out.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct BatchBody {
+    /// Up to 100, carried out one after the other.
+    operations: Vec<OperationBody>,
+}
+
+/// An operation: `op` and `key`, and the fields of the same operation on its own.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct OperationBody {
+    /// What to do.
+    op: Op,
+    /// The key.
+    key: String,
+    #[serde(flatten)]
+    #[schema(value_type = Object)]
+    rest: Map<String, Json_>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Op {
+    Get,
+    Insert,
+    Swap,
+    Delete,
+}
+
+/// What became of each operation, by position.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct BatchAnswer {
+    results: Vec<OneAnswer>,
+}
+
+/// The status and the body that the operation would have had on its own.
+#[derive(Debug, Serialize, ToSchema)]
+struct OneAnswer {
+    status: u16,
+    #[schema(value_type = Option<Object>)]
+    body: Json_,
+}
+
+/// Carries out operations one after the other.
+#[utoipa::path(post, path = "/api/v2/apps/{owner}/{app}/ttl:batch", tag = "app_ttl",
+    params(("owner" = String, Path), ("app" = String, Path)),
+    request_body = BatchBody,
+    responses((status = 200, body = BatchAnswer), (status = "4XX", body = ProblemBody)))]
+pub(crate) async fn batch(
+    State(services): State<Services>,
+    caller: Caller,
+    request: Request,
+) -> Result<Json<BatchAnswer>, Problem> {
+    let body: BatchBody = body::required(request, BATCH, &services.clock).await?;
+    if body.operations.len() > MOST {
+        let reason = format!("there are {}; give up to {MOST}", body.operations.len());
+        return Err(Problem::invalid("operations", reason));
+    }
+    let storage = services.storage(&caller);
+    let mut results = Vec::with_capacity(body.operations.len());
+    for operation in body.operations {
+        let answer = carry_out(&storage, operation).await;
+        let (status, body) = answer.unwrap_or_else(|problem| (problem.status(), problem.body()));
+        results.push(OneAnswer { status: status.as_u16(), body });
+    }
+    Ok(Json(BatchAnswer { results }))
+}
+
+async fn carry_out(
+    storage: &AppStorage,
+    operation: OperationBody,
+) -> Result<(StatusCode, Json_), Problem> {
+    let OperationBody { op, key, rest } = operation;
+    match op {
+        Op::Get => {
+            no_fields(&rest)?;
+            let entry = storage.ttl_get(&key).await?.ok_or_else(Problem::absent)?;
+            Ok((StatusCode::OK, to_json(EntryBody::from(&entry))))
+        }
+        Op::Insert => {
+            let (value, ttl) = fields::<InsertBody>(rest)?.read()?;
+            let outcome = storage.insert_if_not_exists(&key, value, ttl).await?;
+            Ok((StatusCode::CREATED, to_json(written(outcome)?)))
+        }
+        Op::Swap => {
+            let outcome = match fields::<PutBody>(rest)?.read()? {
+                Put::Set { .. } => {
+                    return Err(Problem::invalid("value", "a swap has expectedValue and newValue"));
+                }
+                Put::Swap { expected, new, renewal } => {
+                    storage.compare_and_swap(&key, expected, new, renewal).await?
+                }
+            };
+            Ok((StatusCode::OK, to_json(written(outcome)?)))
+        }
+        Op::Delete if rest.is_empty() => {
+            storage.delete(&key).await?;
+            Ok((StatusCode::NO_CONTENT, Json_::Null))
+        }
+        Op::Delete => {
+            let expected = fields::<DeleteBody>(rest)?.read()?;
+            written(storage.compare_and_delete(&key, expected).await?)?;
+            Ok((StatusCode::NO_CONTENT, Json_::Null))
+        }
+    }
+}
+
+fn fields<T: serde::de::DeserializeOwned>(rest: Map<String, Json_>) -> Result<T, Problem> {
+    serde_path_to_error::deserialize(Json_::Object(rest)).map_err(|error| {
+        let path = error.path().to_string();
+        let field = if path == "." { "operation".to_owned() } else { path };
+        Problem::invalid(&field, error.into_inner())
+    })
+}
+
+fn no_fields(rest: &Map<String, Json_>) -> Result<(), Problem> {
+    match rest.keys().next() {
+        Some(name) => Err(Problem::invalid(name, "a get has op and key only")),
+        None => Ok(()),
+    }
+}
+
+fn to_json(body: impl Serialize) -> Json_ {
+    serde_json::to_value(body).unwrap_or_default()
+}

@@ -1,0 +1,208 @@
+//! Application TTL storage over HTTP: parse, call, answer.
+
+pub(super) mod batch;
+mod bodies;
+pub(super) mod watch;
+
+use axum::Json;
+use axum::extract::{Query, Request, State};
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use utoipa::IntoParams;
+use wane::store::PageLimit;
+
+use self::bodies::{
+    CurrentBody, DeleteBody, EntryBody, InsertBody, ItemBody, PageBody, Put, PutBody, TouchBody,
+    WrittenBody, key_text, written,
+};
+use super::body::{self, ONE_OPERATION};
+use super::caller::Caller;
+use super::path::LastSegment;
+use super::problem::{Code, Problem, ProblemBody};
+use crate::wiring::{AppStorage, Services};
+
+const OCTETS: &str = "application/octet-stream";
+
+impl Services {
+    /// The storage of the calling application.
+    fn storage(&self, caller: &Caller) -> AppStorage {
+        self.app_ttl.of(caller.app.id, caller.app.limits.quota())
+    }
+}
+
+/// Returns the live entry, as JSON or as raw bytes.
+#[utoipa::path(get, path = "/api/v2/apps/{owner}/{app}/ttl/{key}", tag = "app_ttl",
+    params(("owner" = String, Path), ("app" = String, Path), ("key" = String, Path)),
+    responses((status = 200, body = EntryBody), (status = "4XX", body = ProblemBody)))]
+pub(super) async fn get(
+    State(services): State<Services>,
+    caller: Caller,
+    LastSegment(key): LastSegment,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let form = Form::wanted(&headers)?;
+    let entry = services.storage(&caller).ttl_get(&key).await?.ok_or_else(Problem::absent)?;
+    Ok(match form {
+        Form::Json => Json(EntryBody::from(&entry)).into_response(),
+        Form::Octets => ([(CONTENT_TYPE, OCTETS)], entry.value.into_bytes()).into_response(),
+    })
+}
+
+/// The forms in which an entry can be had.
+enum Form {
+    Json,
+    Octets,
+}
+
+impl Form {
+    /// The first form that the caller accepts.
+    fn wanted(headers: &HeaderMap) -> Result<Self, Problem> {
+        let given = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        let given: Vec<_> = given.flat_map(|value| value.split(',')).collect();
+        if given.is_empty() {
+            return Ok(Self::Json);
+        }
+        let known = given.iter().find_map(|range| {
+            match range.split(';').next().unwrap_or_default().trim() {
+                "application/json" | "application/*" | "*/*" => Some(Self::Json),
+                OCTETS => Some(Self::Octets),
+                _ => None,
+            }
+        });
+        let detail = format!("accept application/json or {OCTETS}");
+        known.ok_or_else(|| Problem::new(Code::NotAcceptable, detail))
+    }
+}
+
+/// Writes where no live entry is.
+#[utoipa::path(post, path = "/api/v2/apps/{owner}/{app}/ttl/{key}", tag = "app_ttl",
+    params(("owner" = String, Path), ("app" = String, Path), ("key" = String, Path)),
+    request_body = InsertBody,
+    responses((status = 201, body = WrittenBody), (status = "4XX", body = ProblemBody)))]
+pub(super) async fn insert(
+    State(services): State<Services>,
+    caller: Caller,
+    LastSegment(key): LastSegment,
+    request: Request,
+) -> Result<Response, Problem> {
+    let body: InsertBody = body::required(request, ONE_OPERATION, &services.clock).await?;
+    let (value, ttl) = body.read()?;
+    let outcome = services.storage(&caller).insert_if_not_exists(&key, value, ttl).await?;
+    Ok((StatusCode::CREATED, Json(written(outcome)?)).into_response())
+}
+
+/// Swaps the value that must be there, or writes over whatever is.
+#[utoipa::path(put, path = "/api/v2/apps/{owner}/{app}/ttl/{key}", tag = "app_ttl",
+    params(("owner" = String, Path), ("app" = String, Path), ("key" = String, Path)),
+    request_body = PutBody,
+    responses((status = 200, body = WrittenBody), (status = "4XX", body = ProblemBody)))]
+pub(super) async fn put(
+    State(services): State<Services>,
+    caller: Caller,
+    LastSegment(key): LastSegment,
+    request: Request,
+) -> Result<Json<WrittenBody>, Problem> {
+    let body: PutBody = body::required(request, ONE_OPERATION, &services.clock).await?;
+    let storage = services.storage(&caller);
+    let outcome = match body.read()? {
+        Put::Set { value, ttl } => storage.set(&key, value, ttl).await?,
+        Put::Swap { expected, new, renewal } => {
+            storage.compare_and_swap(&key, expected, new, renewal).await?
+        }
+    };
+    Ok(Json(written(outcome)?))
+}
+
+/// Deletes the value that must be there or, without a body, whatever is.
+#[utoipa::path(delete, path = "/api/v2/apps/{owner}/{app}/ttl/{key}", tag = "app_ttl",
+    params(("owner" = String, Path), ("app" = String, Path), ("key" = String, Path)),
+    request_body = Option<DeleteBody>,
+    responses((status = 204), (status = "4XX", body = ProblemBody)))]
+pub(super) async fn delete(
+    State(services): State<Services>,
+    caller: Caller,
+    LastSegment(key): LastSegment,
+    request: Request,
+) -> Result<StatusCode, Problem> {
+    let body: Option<DeleteBody> = body::json(request, ONE_OPERATION, &services.clock).await?;
+    let storage = services.storage(&caller);
+    match body {
+        Some(body) => {
+            written(storage.compare_and_delete(&key, body.read()?).await?)?;
+        }
+        None => {
+            storage.delete(&key).await?;
+        }
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Gives a live entry another life.
+#[utoipa::path(patch, path = "/api/v2/apps/{owner}/{app}/ttl/{key}", tag = "app_ttl",
+    params(("owner" = String, Path), ("app" = String, Path), ("key" = String, Path)),
+    request_body = TouchBody,
+    responses((status = 200, body = WrittenBody), (status = "4XX", body = ProblemBody)))]
+pub(super) async fn touch(
+    State(services): State<Services>,
+    caller: Caller,
+    LastSegment(key): LastSegment,
+    request: Request,
+) -> Result<Json<WrittenBody>, Problem> {
+    let body: TouchBody = body::required(request, ONE_OPERATION, &services.clock).await?;
+    let outcome = services.storage(&caller).touch(&key, body.read()?).await?;
+    written(outcome).map(Json).map_err(|_| Problem::absent())
+}
+
+/// A key that is missing.
+pub(super) async fn no_key() -> Problem {
+    wane::services::app_ttl::AppTtlError::KeyEmpty.into()
+}
+
+/// Which entries to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ScanQuery {
+    /// The beginning of the keys.
+    #[serde(default)]
+    prefix: String,
+    /// How many, 1 to 1,000; 100 unless given.
+    #[param(value_type = Option<usize>, minimum = 1, maximum = 1000)]
+    limit: Option<String>,
+    /// The key to go on after.
+    after: Option<String>,
+}
+
+impl ScanQuery {
+    fn limit(&self) -> Result<PageLimit, Problem> {
+        const MOST: usize = 1_000;
+        let Some(given) = &self.limit else { return Ok(PageLimit::new(100)?) };
+        let limit = given.parse().ok().filter(|limit| (1..=MOST).contains(limit));
+        let limit = limit.ok_or_else(|| {
+            Problem::invalid("limit", format!("{given:?} is not a whole number, 1 to {MOST}"))
+        })?;
+        Ok(PageLimit::new(limit)?)
+    }
+}
+
+/// Lists the entries whose key begins with a prefix, ascending by bytes.
+#[utoipa::path(get, path = "/api/v2/apps/{owner}/{app}/ttl", tag = "app_ttl",
+    params(("owner" = String, Path), ("app" = String, Path), ScanQuery),
+    responses((status = 200, body = PageBody), (status = "4XX", body = ProblemBody)))]
+pub(super) async fn scan(
+    State(services): State<Services>,
+    caller: Caller,
+    query: Result<Query<ScanQuery>, axum::extract::rejection::QueryRejection>,
+) -> Result<Json<PageBody>, Problem> {
+    let Query(query) = query.map_err(|error| Problem::invalid("query", error.body_text()))?;
+    let limit = query.limit()?;
+    let after = query.after.as_ref().map(String::as_bytes);
+    let page = services.storage(&caller).scan(&query.prefix, after, limit).await?;
+    let items = page.entries.iter().map(|(key, entry)| ItemBody {
+        key: key_text(key),
+        entry: CurrentBody::new(&entry.value, entry.expires_at),
+    });
+    Ok(Json(PageBody { items: items.collect(), next: page.next.as_ref().map(key_text) }))
+}

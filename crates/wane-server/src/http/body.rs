@@ -1,0 +1,118 @@
+//! Bodies: JSON within bounds of size and time, and errors that name the field.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::HeaderMap;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use wane::clock::SharedClock;
+
+use super::problem::{Code, Problem};
+
+/// The largest body of one operation: two values of 64 KiB with every byte escaped, and some air.
+pub(super) const ONE_OPERATION: usize = 1 << 20;
+
+/// The largest body of a batch.
+pub(super) const BATCH: usize = 8 << 20;
+
+/// How long a body may take to arrive.
+const ARRIVAL: Duration = Duration::from_secs(20);
+
+/// Reads a JSON body; `None` where the request has none.
+pub(super) async fn json<T: DeserializeOwned>(
+    request: Request,
+    limit: usize,
+    clock: &SharedClock,
+) -> Result<Option<T>, Problem> {
+    let (parts, body) = request.into_parts();
+    let bytes = read(body, limit, clock).await?;
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    check_type(&parts.headers)?;
+    parse(&bytes).map(Some)
+}
+
+/// Reads a JSON body that must be there.
+pub(super) async fn required<T: DeserializeOwned>(
+    request: Request,
+    limit: usize,
+    clock: &SharedClock,
+) -> Result<T, Problem> {
+    let body = json(request, limit, clock).await?;
+    body.ok_or_else(|| Problem::invalid("body", "it is empty; send a JSON object"))
+}
+
+async fn read(body: Body, limit: usize, clock: &SharedClock) -> Result<Bytes, Problem> {
+    let collected = tokio::select! {
+        collected = Limited::new(body, limit).collect() => collected,
+        () = clock.sleep(ARRIVAL) => {
+            let reason = format!("it did not arrive within {} s", ARRIVAL.as_secs());
+            return Err(Problem::invalid("body", reason));
+        }
+    };
+    collected.map(|body| body.to_bytes()).map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            return Problem::new(Code::TooLarge, format!("the body may have {limit} bytes"));
+        }
+        Problem::invalid("body", "it broke off or is not well formed")
+    })
+}
+
+fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
+    if headers.contains_key(CONTENT_ENCODING) {
+        let detail = "send the body as it is, without Content-Encoding";
+        return Err(Problem::new(Code::UnsupportedMediaType, detail));
+    }
+    let given = headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or_default());
+    let essence = given.map(|value| value.split(';').next().unwrap_or_default().trim());
+    if essence.is_none_or(|essence| essence.eq_ignore_ascii_case("application/json")) {
+        return Ok(());
+    }
+    let detail = "send JSON, with Content-Type: application/json";
+    Err(Problem::new(Code::UnsupportedMediaType, detail))
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let parsed = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let path = error.path().to_string();
+        let field = if path == "." { "body".to_owned() } else { path };
+        Problem::invalid(&field, error.into_inner())
+    })?;
+    deserializer.end().map_err(|error| Problem::invalid("body", error))?;
+    Ok(parsed)
+}
+
+/// The bytes of a value that is given as text or in Base64, but not as both.
+pub(super) fn bytes_of(
+    name: &str,
+    text: Option<String>,
+    base64: Option<String>,
+) -> Result<Option<Vec<u8>>, Problem> {
+    match (text, base64) {
+        (Some(_), Some(_)) => {
+            let field = format!("{name}, {name}Base64");
+            Err(Problem::invalid(&field, "give one of them"))
+        }
+        (Some(text), None) => Ok(Some(text.into_bytes())),
+        (None, Some(base64)) => STANDARD.decode(base64).map(Some).map_err(|error| {
+            Problem::invalid(&format!("{name}Base64"), format!("not Base64: {error}"))
+        }),
+        (None, None) => Ok(None),
+    }
+}
+
+/// A value as JSON carries it: text where it is UTF-8, Base64 where it is not.
+pub(super) fn text_or_base64(value: &[u8]) -> (Option<String>, Option<String>) {
+    match std::str::from_utf8(value) {
+        Ok(text) => (Some(text.to_owned()), None),
+        Err(_) => (None, Some(STANDARD.encode(value))),
+    }
+}

@@ -1,0 +1,135 @@
+//! Who calls, and what they may do: the one gate in front of every route.
+//!
+//! A route says which [`Access`] it needs and cannot be built without saying so. The gate reads the
+//! credential, finds its application, and compares that with the one in the path: a path that names
+//! another application is answered like one that names nothing, after the same work. Then come the
+//! application's limits of rate and of requests under way.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use wane::services::ClusterAppId;
+use wane::services::apps::{App, Credential, Scope};
+
+use super::limiters::Admitted;
+use super::path::segments;
+use super::problem::{Code, Problem};
+use crate::wiring::Services;
+
+/// What a route needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing: everyone may.
+    Public,
+    /// A key of the application in the path, with this scope.
+    App(Scope),
+    /// A credential with this scope and of no application.
+    System(Scope),
+}
+
+/// A gate in front of one route.
+#[derive(Debug, Clone)]
+pub(super) struct Gate {
+    pub(super) access: Access,
+    pub(super) services: Services,
+}
+
+/// The application that a request is for and that its credential belongs to.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    pub(crate) app: Arc<App>,
+}
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        // Only the gate puts one there: a route without it has no caller.
+        parts.extensions.get::<Self>().cloned().ok_or_else(|| unauthorized("there is no caller"))
+    }
+}
+
+/// Lets the request through to its route, or answers why not.
+pub(super) async fn gate(State(gate): State<Gate>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let admitted = match gate.access {
+        Access::Public => Ok(None),
+        Access::App(scope) => gate.as_app(scope, &parts).await.map(Some),
+        Access::System(scope) => gate.as_system(scope, &parts).await.map(|()| None),
+    };
+    match admitted {
+        Err(problem) => problem.into_response(),
+        Ok(None) => next.run(Request::from_parts(parts, body)).await,
+        Ok(Some((caller, permit))) => {
+            parts.extensions.insert(caller);
+            let response = next.run(Request::from_parts(parts, body)).await;
+            drop(permit);
+            response
+        }
+    }
+}
+
+impl Gate {
+    /// Returns the application, and its permit for one more request.
+    async fn as_app(&self, scope: Scope, parts: &Parts) -> Result<(Caller, Admitted), Problem> {
+        let credential = self.credential(parts).await?;
+        let own = credential.app.as_ref().filter(|app| names(parts, app));
+        let Some(app) = own.map(Arc::clone) else { return Err(self.as_stranger(parts).await) };
+        if !credential.scopes.contains(&scope) {
+            return Err(forbidden(scope));
+        }
+        let admitted = self.services.limiters.admit(&app)?;
+        Ok((Caller { app }, admitted))
+    }
+
+    async fn as_system(&self, scope: Scope, parts: &Parts) -> Result<(), Problem> {
+        let credential = self.credential(parts).await?;
+        let may = credential.app.is_none() && credential.scopes.contains(&scope);
+        if may { Ok(()) } else { Err(forbidden(scope)) }
+    }
+
+    /// Answers as if nothing were there, after looking where nothing is.
+    async fn as_stranger(&self, parts: &Parts) -> Problem {
+        let nobody = self.services.app_ttl.of(ClusterAppId::NONE, Default::default());
+        let key = segments(parts.uri.path()).last().unwrap_or_default();
+        match nobody.ttl_get(&key).await {
+            Ok(_) => Problem::absent(),
+            Err(error) => error.into(),
+        }
+    }
+
+    async fn credential(&self, parts: &Parts) -> Result<Credential, Problem> {
+        let mut given = parts.headers.get_all(AUTHORIZATION).iter();
+        let (Some(value), None) = (given.next(), given.next()) else {
+            return Err(unauthorized("send one header Authorization: Bearer ID.SECRET"));
+        };
+        let value = value.to_str().unwrap_or_default();
+        let Some((scheme, presented)) = value.split_once(' ') else {
+            return Err(unauthorized("send Authorization: Bearer ID.SECRET"));
+        };
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return Err(unauthorized("the scheme must be Bearer"));
+        }
+        let credential = self.services.apps.authenticate(presented.trim()).await?;
+        credential.ok_or_else(|| unauthorized("the credential is unknown or was revoked"))
+    }
+}
+
+/// Whether the path, `/api/v2/apps/{owner}/{app}/..`, names this application.
+fn names(parts: &Parts, app: &App) -> bool {
+    let mut parts = segments(parts.uri.path()).skip(3);
+    parts.next().is_some_and(|owner| owner == app.name.owner().as_bytes())
+        && parts.next().is_some_and(|name| name == app.name.app().as_bytes())
+}
+
+fn unauthorized(detail: &str) -> Problem {
+    Problem::new(Code::Unauthorized, detail)
+}
+
+fn forbidden(scope: Scope) -> Problem {
+    Problem::new(Code::Forbidden, format!("this needs a credential with scope {scope}"))
+}

@@ -1,0 +1,84 @@
+//! Limits of each application: requests a second, and requests under way.
+//!
+//! A limiter is made when an application first calls and again when its limits change. The rate
+//! allows a burst of one second's worth.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use governor::clock::{Clock as _, DefaultClock};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wane::services::ClusterAppId;
+use wane::services::apps::App;
+
+use super::problem::Problem;
+
+/// The limiters of all applications.
+#[derive(Debug, Default)]
+pub(crate) struct Limiters {
+    by_app: Mutex<HashMap<ClusterAppId, Arc<Limiter>>>,
+}
+
+#[derive(Debug)]
+struct Limiter {
+    requests_per_second: u32,
+    in_flight: u32,
+    rate: DefaultDirectRateLimiter,
+    under_way: Arc<Semaphore>,
+}
+
+/// A request that was let in, until it is answered.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    _under_way: OwnedSemaphorePermit,
+}
+
+impl Limiters {
+    /// Lets a request in, or says when to try again.
+    pub(super) fn admit(&self, app: &App) -> Result<Admitted, Problem> {
+        let limiter = self.limiter(app);
+        if let Err(until) = limiter.rate.check() {
+            let wait = until.wait_time_from(DefaultClock::default().now());
+            let detail =
+                format!("the app may make {} requests a second", limiter.requests_per_second);
+            return Err(Problem::limited(detail, wait.as_secs() + 1));
+        }
+        let under_way = Arc::clone(&limiter.under_way).try_acquire_owned().map_err(|_| {
+            let detail = format!("the app has {} requests under way", limiter.in_flight);
+            Problem::limited(detail, 1)
+        })?;
+        Ok(Admitted { _under_way: under_way })
+    }
+
+    fn limiter(&self, app: &App) -> Arc<Limiter> {
+        let mut by_app = self.by_app.lock();
+        let known = by_app.get(&app.id).filter(|limiter| limiter.fits(app)).map(Arc::clone);
+        known.unwrap_or_else(|| {
+            let limiter = Arc::new(Limiter::of(app));
+            by_app.insert(app.id, Arc::clone(&limiter));
+            limiter
+        })
+    }
+}
+
+impl Limiter {
+    fn of(app: &App) -> Self {
+        let (requests_per_second, in_flight) =
+            (app.limits.requests_per_second(), app.limits.in_flight());
+        let rate = NonZeroU32::new(requests_per_second).unwrap_or(NonZeroU32::MIN);
+        Self {
+            requests_per_second,
+            in_flight,
+            rate: RateLimiter::direct(Quota::per_second(rate)),
+            under_way: Arc::new(Semaphore::new(in_flight as usize)),
+        }
+    }
+
+    fn fits(&self, app: &App) -> bool {
+        self.requests_per_second == app.limits.requests_per_second()
+            && self.in_flight == app.limits.in_flight()
+    }
+}

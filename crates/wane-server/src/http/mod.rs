@@ -1,0 +1,132 @@
+//! HTTP: the route table, readable at a glance.
+//!
+//! Each row is a method, a path, who may, and what answers. The gate of `caller` stands in front of
+//! every row; a row without an access does not compile. What matches no row is `absent`, what
+//! matches with another method is 405 with `Allow`.
+
+mod admin;
+mod app_ttl;
+mod body;
+mod caller;
+mod health;
+mod limiters;
+mod openapi;
+mod path;
+mod problem;
+mod requests;
+
+pub use caller::Access;
+pub(crate) use limiters::Limiters;
+pub use openapi::document;
+pub use problem::{Code, Problem};
+pub(crate) use requests::RequestMetrics;
+
+use axum::Router;
+use axum::http::Method;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::Response;
+use axum::routing::{MethodFilter, MethodRouter, on};
+use wane::services::apps::Scope;
+
+use self::caller::{Gate, gate};
+use crate::wiring::Services;
+
+const READ: Access = Access::App(Scope::Read);
+const WRITE: Access = Access::App(Scope::Write);
+const ADMIN: Access = Access::System(Scope::Admin);
+
+/// A row of the table.
+#[derive(Debug, Clone)]
+pub struct Route {
+    /// The method.
+    pub method: Method,
+    /// The path, with `{names}`.
+    pub path: &'static str,
+    /// Who may.
+    pub access: Access,
+    answer: MethodRouter<Services>,
+}
+
+macro_rules! route {
+    ($method:ident $path:literal, $access:expr, $answer:expr) => {
+        Route {
+            method: Method::$method,
+            path: $path,
+            access: $access,
+            answer: on(MethodFilter::$method, $answer),
+        }
+    };
+}
+
+/// What the main listener serves.
+pub fn main_routes() -> Vec<Route> {
+    vec![
+        route!(GET "/livez", Access::Public, health::livez),
+        route!(GET "/readyz", Access::Public, health::readyz),
+        route!(GET "/api/openapi.json", Access::Public, openapi::json),
+        route!(GET "/api/docs", Access::Public, openapi::page),
+        route!(GET "/api/v2/apps/{owner}/{app}/ttl", READ, app_ttl::scan),
+        route!(GET "/api/v2/apps/{owner}/{app}/ttl/", READ, app_ttl::no_key),
+        route!(POST "/api/v2/apps/{owner}/{app}/ttl/", WRITE, app_ttl::no_key),
+        route!(PUT "/api/v2/apps/{owner}/{app}/ttl/", WRITE, app_ttl::no_key),
+        route!(PATCH "/api/v2/apps/{owner}/{app}/ttl/", WRITE, app_ttl::no_key),
+        route!(DELETE "/api/v2/apps/{owner}/{app}/ttl/", WRITE, app_ttl::no_key),
+        route!(GET "/api/v2/apps/{owner}/{app}/ttl/{key}", READ, app_ttl::get),
+        route!(POST "/api/v2/apps/{owner}/{app}/ttl/{key}", WRITE, app_ttl::insert),
+        route!(PUT "/api/v2/apps/{owner}/{app}/ttl/{key}", WRITE, app_ttl::put),
+        route!(PATCH "/api/v2/apps/{owner}/{app}/ttl/{key}", WRITE, app_ttl::touch),
+        route!(DELETE "/api/v2/apps/{owner}/{app}/ttl/{key}", WRITE, app_ttl::delete),
+        route!(POST "/api/v2/apps/{owner}/{app}/ttl:batch", WRITE, app_ttl::batch::batch),
+        route!(GET "/api/v2/apps/{owner}/{app}/ttl:watch", READ, app_ttl::watch::watch),
+    ]
+}
+
+/// What the admin listener serves.
+pub fn admin_routes() -> Vec<Route> {
+    vec![
+        route!(GET "/livez", Access::Public, health::livez),
+        route!(GET "/readyz", Access::Public, health::readyz),
+        route!(GET "/metrics", Access::Public, health::metrics),
+        route!(POST "/api/v1/admin/apps", ADMIN, admin::create_app),
+        route!(GET "/api/v1/admin/apps", ADMIN, admin::list_apps),
+        route!(PUT "/api/v1/admin/apps/{owner}/{app}/limits", ADMIN, admin::set_limits),
+        route!(POST "/api/v1/admin/apps/{owner}/{app}/keys", ADMIN, admin::add_key),
+        route!(DELETE "/api/v1/admin/apps/{owner}/{app}/keys/{id}", ADMIN, admin::revoke_key),
+        route!(POST "/api/v1/admin/credentials", ADMIN, admin::add_credential),
+    ]
+}
+
+/// The router of a table, with everything that stands in front of it.
+pub fn router(routes: Vec<Route>, services: &Services) -> Router {
+    let mut router = Router::new();
+    for route in routes {
+        let gate_of_route = Gate { access: route.access, services: services.clone() };
+        let answer = route.answer.route_layer(from_fn_with_state(gate_of_route, gate));
+        router = router.route(route.path, answer);
+    }
+    router
+        .fallback(no_route)
+        .layer(from_fn(as_problem))
+        .layer(from_fn_with_state(services.clone(), requests::observe))
+        .with_state(services.clone())
+}
+
+async fn no_route() -> Problem {
+    Problem::new(Code::Absent, "there is no such route; see /api/docs")
+}
+
+/// Gives refusals of the router itself the form of all others.
+async fn as_problem(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
+    use axum::http::StatusCode;
+    use axum::http::header::{ALLOW, CONTENT_TYPE};
+    use axum::response::IntoResponse;
+    let response = next.run(request).await;
+    let is_bare = !response.headers().contains_key(CONTENT_TYPE);
+    if response.status() == StatusCode::METHOD_NOT_ALLOWED && is_bare {
+        let allowed = response.headers().get(ALLOW).cloned();
+        let listed = allowed.as_ref().and_then(|list| list.to_str().ok()).unwrap_or_default();
+        let detail = format!("use one of {listed}");
+        return Problem::new(Code::MethodNotAllowed, detail).allowing(allowed).into_response();
+    }
+    response
+}

@@ -1,0 +1,96 @@
+//! The description of the API: generated from the code, as JSON for programs and as a page for
+//! people.
+
+use std::fmt::Write as _;
+
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{Html, IntoResponse, Response};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::{Modify, OpenApi};
+
+use super::{admin, app_ttl, health};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Wane", description = "State that expires: one atomic, time-exact contract. \
+        Problems are application/problem+json with a `code`.", license(name = "Apache-2.0")),
+    paths(
+        health::livez, health::readyz, health::metrics,
+        app_ttl::get, app_ttl::insert, app_ttl::put, app_ttl::touch, app_ttl::delete,
+        app_ttl::scan, app_ttl::batch::batch, app_ttl::watch::watch,
+        admin::create_app, admin::list_apps, admin::set_limits, admin::add_key,
+        admin::revoke_key, admin::add_credential,
+    ),
+    modifiers(&Bearer),
+)]
+struct Description;
+
+/// Every operation outside of `health` wants a bearer credential.
+struct Bearer;
+
+impl Modify for Bearer {
+    fn modify(&self, api: &mut utoipa::openapi::OpenApi) {
+        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+        let components = api.components.get_or_insert_default();
+        components.add_security_scheme("credential", SecurityScheme::Http(scheme));
+        let needed = utoipa::openapi::SecurityRequirement::new("credential", [""; 0]);
+        for (path, item) in &mut api.paths.paths {
+            let operations =
+                [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete];
+            for operation in operations.into_iter().flatten().filter(|_| path.starts_with("/api")) {
+                operation.security = Some(vec![needed.clone()]);
+            }
+        }
+    }
+}
+
+/// The description as pretty JSON with a final newline, as it is committed.
+pub fn document() -> String {
+    let mut text = Description::openapi().to_pretty_json().unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+pub(super) async fn json() -> Response {
+    ([(CONTENT_TYPE, "application/json")], document()).into_response()
+}
+
+/// A page that lists every operation; it needs no script.
+pub(super) async fn page() -> Html<String> {
+    let api = Description::openapi();
+    let mut rows = String::new();
+    for (path, item) in &api.paths.paths {
+        let operations = [
+            ("GET", &item.get),
+            ("POST", &item.post),
+            ("PUT", &item.put),
+            ("PATCH", &item.patch),
+            ("DELETE", &item.delete),
+        ];
+        for (method, operation) in operations {
+            let Some(operation) = operation else { continue };
+            let about = operation.summary.as_deref().or(operation.description.as_deref());
+            let about = escape(about.unwrap_or_default());
+            let path = escape(path);
+            let _written = writeln!(
+                rows,
+                "<tr><td><b>{method}</b></td><td><code>{path}</code></td><td>{about}</td></tr>"
+            );
+        }
+    }
+    Html(format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Wane: the API</title>\
+         <style>body{{font:16px/1.5 sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}}\
+         td{{padding:.3rem .8rem;border-bottom:1px solid #ccc;vertical-align:top}}\
+         code{{white-space:nowrap}}</style>\
+         <h1>Wane: the API</h1><p>The whole description with every field: \
+         <a href=\"/api/openapi.json\">openapi.json</a>. Credentials go into \
+         <code>Authorization: Bearer ID.SECRET</code>. Operations under \
+         <code>/api/v1/admin</code> and <code>/metrics</code> are on the admin listener.</p>\
+         <table>{rows}</table></html>"
+    ))
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

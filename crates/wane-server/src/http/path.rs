@@ -1,0 +1,59 @@
+//! Paths: segments as bytes, decoded once.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use percent_encoding::percent_decode_str;
+
+use super::problem::Problem;
+
+/// The segments of a path, decoded once each. A slash written `%2F` is part of its segment.
+pub(super) fn segments(path: &str) -> impl Iterator<Item = Vec<u8>> {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    path.split('/').map(|segment| percent_decode_str(segment).collect())
+}
+
+/// The last segment of the path: the user's key.
+#[derive(Debug)]
+pub(super) struct LastSegment(pub(super) Vec<u8>);
+
+impl<S: Send + Sync> FromRequestParts<S> for LastSegment {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let raw = parts.uri.path().rsplit('/').next().unwrap_or_default();
+        check_escapes(raw)?;
+        Ok(Self(percent_decode_str(raw).collect()))
+    }
+}
+
+/// A percent sign is followed by two hex digits. Anything else has two readings.
+fn check_escapes(raw: &str) -> Result<(), Problem> {
+    let bytes = raw.as_bytes();
+    let is_escape = |at: usize| {
+        bytes.get(at + 1..at + 3).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit))
+    };
+    let broken = (0..bytes.len()).find(|at| bytes[*at] == b'%' && !is_escape(*at));
+    broken.map_or(Ok(()), |at| {
+        let reason = format!("the % at byte {at} is not followed by two hex digits; write %25");
+        Err(Problem::invalid("key", reason))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_is_decoded_once() {
+        let found: Vec<_> = segments("/a%2Fb/%252F/%FF").collect();
+        assert_eq!(found, [b"a/b".to_vec(), b"%2F".to_vec(), vec![0xFF]]);
+    }
+
+    #[test]
+    fn a_bare_percent_sign_is_refused() {
+        for path in ["100%", "%2", "%zz", "a%%41"] {
+            assert!(check_escapes(path).is_err(), "{path}");
+        }
+        check_escapes("100%25%2f").unwrap();
+    }
+}

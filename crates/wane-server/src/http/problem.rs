@@ -1,0 +1,252 @@
+//! Problems: the one mapping from errors to status, headers and body (RFC 9457).
+//!
+//! Errors of services know nothing of HTTP. Here each becomes a [`Code`], and a code has one status.
+//! `detail` says what to do; it never holds a secret or what another application stored.
+
+use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::{Map, Value as Json};
+use utoipa::ToSchema;
+use wane::services::app_ttl::AppTtlError;
+use wane::services::apps::AppsError;
+use wane::store::StoreError;
+
+/// What went wrong, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "each is explained where it is titled")]
+pub enum Code {
+    KeyEmpty,
+    KeyTooLong,
+    KeyNotUtf8,
+    ValueTooLong,
+    InvalidTtl,
+    InvalidRequest,
+    Unauthorized,
+    Forbidden,
+    Absent,
+    Refused,
+    TooLarge,
+    MethodNotAllowed,
+    NotAcceptable,
+    UnsupportedMediaType,
+    Limited,
+    Unavailable,
+    UnknownOutcome,
+}
+
+impl Code {
+    /// The name, the status, and a title for people.
+    fn facts(self) -> (&'static str, StatusCode, &'static str) {
+        match self {
+            Self::KeyEmpty => ("key_empty", StatusCode::BAD_REQUEST, "The key is empty"),
+            Self::KeyTooLong => ("key_too_long", StatusCode::BAD_REQUEST, "The key is too long"),
+            Self::KeyNotUtf8 => ("key_not_utf8", StatusCode::BAD_REQUEST, "The key is not UTF-8"),
+            Self::ValueTooLong => {
+                ("value_too_long", StatusCode::BAD_REQUEST, "The value is too long")
+            }
+            Self::InvalidTtl => ("invalid_ttl", StatusCode::BAD_REQUEST, "The TTL is not valid"),
+            Self::InvalidRequest => {
+                ("invalid_request", StatusCode::BAD_REQUEST, "The request is not valid")
+            }
+            Self::Unauthorized => {
+                ("unauthorized", StatusCode::UNAUTHORIZED, "A valid credential is needed")
+            }
+            Self::Forbidden => {
+                ("forbidden", StatusCode::FORBIDDEN, "The credential does not allow this")
+            }
+            Self::Absent => ("absent", StatusCode::NOT_FOUND, "There is no such thing"),
+            Self::Refused => ("refused", StatusCode::CONFLICT, "The condition did not hold"),
+            Self::TooLarge => {
+                ("too_large", StatusCode::PAYLOAD_TOO_LARGE, "The request is too large")
+            }
+            Self::MethodNotAllowed => (
+                "method_not_allowed",
+                StatusCode::METHOD_NOT_ALLOWED,
+                "The method is not allowed here",
+            ),
+            Self::NotAcceptable => {
+                ("not_acceptable", StatusCode::NOT_ACCEPTABLE, "No acceptable form")
+            }
+            Self::UnsupportedMediaType => (
+                "unsupported_media_type",
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "The body has an unsupported type",
+            ),
+            Self::Limited => ("limited", StatusCode::TOO_MANY_REQUESTS, "A limit was reached"),
+            Self::Unavailable => (
+                "unavailable",
+                StatusCode::SERVICE_UNAVAILABLE,
+                "The store does not answer; nothing was applied",
+            ),
+            Self::UnknownOutcome => (
+                "unknown_outcome",
+                StatusCode::GATEWAY_TIMEOUT,
+                "The store did not confirm; it may have been applied",
+            ),
+        }
+    }
+
+    /// The name, as it is in `code` and at the end of `type`.
+    pub fn name(self) -> &'static str {
+        self.facts().0
+    }
+
+    /// The status of every answer with this code.
+    pub fn status(self) -> StatusCode {
+        self.facts().1
+    }
+}
+
+/// An answer that says what went wrong.
+#[derive(Debug, Clone)]
+pub struct Problem {
+    code: Code,
+    detail: String,
+    more: Map<String, Json>,
+    retry_after: Option<u64>,
+    allow: Option<HeaderValue>,
+}
+
+/// The body of a problem, for the description of the API.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ProblemBody {
+    /// `urn:wane:` and the code.
+    r#type: String,
+    /// What the code means.
+    title: String,
+    /// The status.
+    status: u16,
+    /// What happened and what to do.
+    detail: String,
+    /// What went wrong.
+    code: Code,
+}
+
+impl Problem {
+    /// A problem with this code; `detail` says what to do.
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        let retry_after = (code == Code::Unavailable).then_some(1);
+        Self { code, detail: detail.into(), more: Map::new(), retry_after, allow: None }
+    }
+
+    /// Something about the request; `field` names it.
+    pub fn invalid(field: &str, reason: impl std::fmt::Display) -> Self {
+        Self::new(Code::InvalidRequest, format!("{field}: {reason}"))
+    }
+
+    /// No such live thing. Every absence reads the same, whoever asks for whatever.
+    pub fn absent() -> Self {
+        Self::new(Code::Absent, "there is no such live record, or it is not yours")
+    }
+
+    /// A limit, and when to try again.
+    pub fn limited(detail: impl Into<String>, seconds: u64) -> Self {
+        Self { retry_after: Some(seconds.max(1)), ..Self::new(Code::Limited, detail) }
+    }
+
+    /// The same problem with another member.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Json>) -> Self {
+        self.more.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// The same problem, telling which methods there are.
+    #[must_use]
+    pub fn allowing(self, methods: Option<HeaderValue>) -> Self {
+        Self { allow: methods, ..self }
+    }
+
+    /// The status.
+    pub fn status(&self) -> StatusCode {
+        self.code.status()
+    }
+
+    /// The body.
+    pub fn body(&self) -> Json {
+        let (name, status, title) = self.code.facts();
+        let mut body = Map::new();
+        body.insert("type".into(), format!("urn:wane:{name}").into());
+        body.insert("title".into(), title.into());
+        body.insert("status".into(), status.as_u16().into());
+        body.insert("detail".into(), self.detail.clone().into());
+        body.insert("code".into(), name.into());
+        body.extend(self.more.clone());
+        Json::Object(body)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = (self.status(), self.body().to_string()).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(seconds) = self.retry_after {
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
+        if self.code == Code::Unauthorized {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(methods) = self.allow {
+            headers.insert(ALLOW, methods);
+        }
+        response
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        match &error {
+            StoreError::Invalid { .. } => Self::new(Code::InvalidRequest, error.to_string()),
+            StoreError::Unknown { backend, .. } => Self::new(
+                Code::UnknownOutcome,
+                format!("{backend} did not confirm the write; read before deciding"),
+            ),
+            // What the backend said goes to the log, not to strangers.
+            StoreError::Unavailable { backend, .. } => {
+                tracing::warn!(%error, "the store did not answer");
+                Self::new(Code::Unavailable, format!("{backend} does not answer; try again"))
+            }
+            StoreError::Corrupt { .. } => {
+                tracing::error!(%error, "a stored record is damaged");
+                Self::new(Code::Unavailable, "the record is damaged; tell the operator")
+            }
+            other => {
+                tracing::error!(%other, "an error without a mapping");
+                Self::new(Code::Unavailable, "the store failed; tell the operator")
+            }
+        }
+    }
+}
+
+impl From<AppTtlError> for Problem {
+    fn from(error: AppTtlError) -> Self {
+        let code = match error {
+            AppTtlError::Store(error) => return error.into(),
+            AppTtlError::KeyEmpty => Code::KeyEmpty,
+            AppTtlError::KeyTooLong { .. } => Code::KeyTooLong,
+            AppTtlError::KeyNotUtf8 { .. } => Code::KeyNotUtf8,
+            AppTtlError::ValueTooLong { .. } => Code::ValueTooLong,
+            AppTtlError::InvalidTtl { .. } => Code::InvalidTtl,
+            AppTtlError::OverQuota { .. } => return Self::limited(error.to_string(), 10),
+            _ => Code::Unavailable,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<AppsError> for Problem {
+    fn from(error: AppsError) -> Self {
+        let code = match error {
+            AppsError::Store(error) => return error.into(),
+            AppsError::Invalid { .. } => Code::InvalidRequest,
+            AppsError::Exists { .. } | AppsError::TooManyKeys { .. } => Code::Refused,
+            AppsError::NoApp { .. } | AppsError::NoKey { .. } => Code::Absent,
+            _ => Code::Unavailable,
+        };
+        Self::new(code, error.to_string())
+    }
+}

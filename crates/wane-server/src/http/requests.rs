@@ -1,0 +1,141 @@
+//! Every request, seen from outside: its id, its line in the log, its place in the counters.
+//!
+//! The log names the route, not the path: keys may be secrets. Neither headers nor bodies are in it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::HeaderValue;
+use axum::middleware::Next;
+use axum::response::Response;
+use parking_lot::Mutex;
+
+use crate::wiring::Services;
+
+const REQUEST_ID: &str = "x-request-id";
+
+/// Upper bounds of the latency buckets, in seconds.
+const BOUNDS: [f64; 10] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10.0];
+
+/// What was counted of requests.
+#[derive(Debug, Default)]
+pub(crate) struct RequestMetrics {
+    under_way: AtomicI64,
+    by_route: Mutex<BTreeMap<(String, String, u16), Latencies>>,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Latencies {
+    buckets: [u64; BOUNDS.len()],
+    count: u64,
+    seconds: f64,
+}
+
+impl RequestMetrics {
+    fn record(&self, route: &str, method: &str, status: u16, took: Duration) {
+        let mut by_route = self.by_route.lock();
+        let entry = by_route.entry((route.to_owned(), method.to_owned(), status)).or_default();
+        let seconds = took.as_secs_f64();
+        for (bucket, bound) in entry.buckets.iter_mut().zip(BOUNDS) {
+            *bucket += u64::from(seconds <= bound);
+        }
+        entry.count += 1;
+        entry.seconds += seconds;
+    }
+
+    /// The counters as Prometheus reads them.
+    pub(crate) fn prometheus_text(&self) -> String {
+        let name = "wane_http_request_duration_seconds";
+        let mut text = format!(
+            "# HELP wane_http_requests_under_way Requests that are being answered.\n\
+             # TYPE wane_http_requests_under_way gauge\n\
+             wane_http_requests_under_way {}\n\
+             # HELP {name} Time from the request's head to the head of its answer.\n\
+             # TYPE {name} histogram\n",
+            self.under_way.load(Ordering::Relaxed)
+        );
+        for ((route, method, status), seen) in &*self.by_route.lock() {
+            let labels = format!("route=\"{route}\",method=\"{method}\",status=\"{status}\"");
+            for (count, bound) in seen.buckets.iter().zip(BOUNDS) {
+                let _written = writeln!(text, "{name}_bucket{{{labels},le=\"{bound}\"}} {count}");
+            }
+            let _written = write!(
+                text,
+                "{name}_bucket{{{labels},le=\"+Inf\"}} {count}\n{name}_sum{{{labels}}} {sum}\n\
+                 {name}_count{{{labels}}} {count}\n",
+                count = seen.count,
+                sum = seen.seconds,
+            );
+        }
+        text
+    }
+}
+
+/// A request under way, also where nobody waits for its answer any more.
+struct UnderWay<'a>(&'a RequestMetrics);
+
+impl<'a> UnderWay<'a> {
+    fn begin(metrics: &'a RequestMetrics) -> Self {
+        metrics.under_way.fetch_add(1, Ordering::Relaxed);
+        Self(metrics)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Gives the request an id, counts it, and logs it once it is answered.
+pub(super) async fn observe(
+    State(services): State<Services>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let id = request_id(&request, &services);
+    let method = known_method(request.method());
+    let route = request.extensions().get::<MatchedPath>();
+    let route = route.map_or("none", |path| path.as_str()).to_owned();
+    let began = services.clock.monotonic();
+    let under_way = UnderWay::begin(&services.requests);
+    let mut response = next.run(request).await;
+    drop(under_way);
+    let took = services.clock.monotonic().saturating_sub(began);
+    let status = response.status().as_u16();
+    services.requests.record(&route, method, status, took);
+    tracing::info!(
+        target: "wane::access",
+        id = id.to_str().unwrap_or_default(), method, route, status,
+        micros = took.as_micros() as u64,
+    );
+    response.headers_mut().insert(REQUEST_ID, id);
+    response
+}
+
+/// The id that the caller gave, if it is short and plain, or a new one.
+fn request_id(request: &Request, services: &Services) -> HeaderValue {
+    let is_plain = |id: &&HeaderValue| {
+        (1..=64).contains(&id.len())
+            && id
+                .as_bytes()
+                .iter()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+    };
+    let given = request.headers().get(REQUEST_ID).filter(is_plain).cloned();
+    given.unwrap_or_else(|| {
+        let id = format!("{:016x}", services.clock.random_u64());
+        HeaderValue::from_str(&id).unwrap_or_else(|_| HeaderValue::from_static("none"))
+    })
+}
+
+/// The method if it is a usual one: counters must not grow with what strangers make up.
+fn known_method(method: &axum::http::Method) -> &'static str {
+    ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+        .into_iter()
+        .find(|known| *known == method.as_str())
+        .unwrap_or("other")
+}

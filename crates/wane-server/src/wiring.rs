@@ -1,0 +1,56 @@
+//! Wiring: backend, wrappers, services. The only place that names concrete types.
+
+use std::sync::Arc;
+
+use wane::clock::SharedClock;
+use wane::services::app_ttl::{AppTtl, AppTtlStorage};
+use wane::services::apps::Apps;
+use wane::store::{ObservedStore, WatchedStore, prometheus_text};
+use wane_backends::{AnyStore, OpenError};
+
+use crate::http::{Limiters, RequestMetrics};
+use crate::shutdown::Closing;
+
+/// Watches see what was applied; observation is next to the backend, to time it alone.
+type ServedStore = WatchedStore<ObservedStore<AnyStore>>;
+
+/// The storage of one application, as HTTP uses it.
+pub(crate) type AppStorage = AppTtlStorage<ServedStore>;
+
+/// Everything that answers requests. A clone is a second handle.
+#[derive(Debug, Clone)]
+pub struct Services {
+    pub(crate) clock: SharedClock,
+    pub(crate) app_ttl: AppTtl<ServedStore>,
+    pub(crate) apps: Apps<ServedStore>,
+    pub(crate) limiters: Arc<Limiters>,
+    pub(crate) requests: Arc<RequestMetrics>,
+    pub(crate) closing: Closing,
+    observed: ObservedStore<AnyStore>,
+    store: ServedStore,
+}
+
+impl Services {
+    /// Opens the store that `url` names and puts the services on top.
+    pub fn open(url: &str, clock: SharedClock) -> Result<Self, OpenError> {
+        let backend = wane_backends::open(url, Arc::clone(&clock))?;
+        let name = if url.starts_with("mem") { "mem" } else { "file" };
+        let observed = ObservedStore::new(backend, name, Arc::clone(&clock));
+        let store = WatchedStore::new(observed.clone(), Arc::clone(&clock));
+        Ok(Self {
+            app_ttl: AppTtl::new(store.clone(), Arc::clone(&clock)),
+            apps: Apps::new(store.clone(), Arc::clone(&clock)),
+            limiters: Arc::default(),
+            requests: Arc::default(),
+            closing: Closing::default(),
+            observed,
+            store,
+            clock,
+        })
+    }
+
+    /// What was counted, as Prometheus reads it.
+    pub(crate) fn metrics_text(&self) -> String {
+        prometheus_text(&[self.observed.metrics()]) + &self.requests.prometheus_text()
+    }
+}
