@@ -10,5 +10,6 @@
 //! `wane::services`.
 
 pub mod http;
+pub mod settings;
 pub mod shutdown;
 pub mod wiring;

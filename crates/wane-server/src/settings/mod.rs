@@ -1,0 +1,144 @@
+//! Every setting of `wane serve`: its name, default, unit and reason, in one table.
+//!
+//! A setting is one entry below. From it come the field of [`Settings`], the line in a TOML file,
+//! the `WANE_*` variable, the flag, the output of `--print-settings` and the row in the operator's
+//! manual, so that these cannot drift apart.
+//!
+//! Sources, the later wins: defaults, the file, the environment, flags. A name that nobody knows is
+//! an error wherever it stands, and so is a value that is not legal; all of them are reported at
+//! once. What [`Settings::load`] returns has also passed the rules between settings, above all that
+//! no port is open to other machines without TLS unless the operator said so.
+//!
+//! Reading order: this file, then `setting` (what an entry is), `value` (what is legal), `sources`
+//! (where values come from), `rules` (between settings), `problem` (what is said) and `printed`.
+
+mod printed;
+mod problem;
+mod rules;
+mod setting;
+mod sources;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use printed::Loaded;
+pub use problem::{Origin, Problem, SettingsError};
+pub use rules::broken_rules;
+pub use setting::{Form, Initial, Setting};
+pub use sources::{CLIENT_VARIABLES, ServeFlags};
+pub use value::{LogFilter, LogFormat, PublicUrl, Region, Storage};
+
+use setting::Initial::{Is, Unset};
+
+/// Longer than anyone waits for an answer.
+const LONGEST_MS: u64 = 3_600_000;
+
+setting::settings! {
+    /// The backend that keeps the records.
+    storage: Storage = Is("file"), environment "WANE_STORAGE_TYPE";
+
+    /// The directory of the file backend, and of the key files whatever the backend.
+    data: PathBuf = Is("./wane-data");
+
+    /// The address of the API.
+    listen: SocketAddr = Is("127.0.0.1:8628");
+
+    /// The address of administration and metrics, apart from the API so that it can stay private.
+    admin_listen: SocketAddr = Is("127.0.0.1:8629");
+
+    /// The URL under which clients reach the API, for the links that it hands out.
+    public_url: Option<PublicUrl> = Unset("taken from each request");
+
+    /// The region of this node; nodes that share a store may differ in it.
+    region: Region = Is("local");
+
+    /// At start, wait for a store that is in use or does not answer, instead of ending.
+    wait: bool = Is("false");
+
+    /// Allow addresses that other machines reach without TLS, as behind a proxy that does TLS.
+    insecure: bool = Is("false");
+
+    /// The certificate chain of both ports, in PEM. With it they speak TLS only.
+    tls_cert: Option<PathBuf> = Unset("no TLS");
+
+    /// The private key of the certificate, in PEM.
+    tls_key: Option<PathBuf> = Unset("no TLS");
+
+    /// The authorities that sign the certificates of clients, in PEM.
+    tls_client_ca: Option<PathBuf> = Unset("clients need no certificate");
+
+    /// Connections held at once on each port.
+    max_connections: usize = Is("10000"), within 1..=1_000_000;
+
+    /// How long a client may take to send the head of a request.
+    header_timeout_ms: Duration = Is("10000"), within 1..=LONGEST_MS;
+
+    /// How long a connection may lie idle between requests.
+    idle_timeout_ms: Duration = Is("60000"), within 1..=LONGEST_MS;
+
+    /// How long a client may take to finish the TLS handshake.
+    handshake_timeout_ms: Duration = Is("10000"), within 1..=LONGEST_MS;
+
+    /// How long a request waits for the store before the outcome is called unknown.
+    store_deadline_ms: Duration = Is("5000"), within 1..=LONGEST_MS;
+
+    /// How log lines are written: for people or for programs.
+    log_format: LogFormat = Is("text");
+
+    /// What is logged: a level, and levels of single targets.
+    log_filter: LogFilter = Is("info");
+}
+
+/// The files of TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TlsFiles<'a> {
+    /// The certificate chain.
+    pub cert: &'a Path,
+    /// Its private key.
+    pub key: &'a Path,
+    /// Who signs the certificates of clients; none are asked for without it.
+    pub client_ca: Option<&'a Path>,
+}
+
+impl Settings {
+    /// Reads all sources and checks the rules between settings.
+    ///
+    /// `environment` is the whole environment of the process, as [`std::env::vars_os`] gives it.
+    pub fn load(
+        flags: &ServeFlags,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Loaded, SettingsError> {
+        let mut given = sources::gather(flags, environment);
+        let settings = Self::take_from(&mut given);
+        let (origins, mut problems) = given.finish();
+        if problems.is_empty() {
+            problems = broken_rules(&settings);
+        }
+        if problems.is_empty() {
+            Ok(Loaded { settings, origins })
+        } else {
+            Err(SettingsError { problems })
+        }
+    }
+
+    /// The store as [`wane_backends::open`] wants it named.
+    #[must_use]
+    pub fn store_url(&self) -> String {
+        match self.storage {
+            Storage::Mem => "mem:".to_owned(),
+            Storage::File => format!("file:{}", self.data.display()),
+        }
+    }
+
+    /// The files of TLS, where TLS is on.
+    #[must_use]
+    pub fn tls(&self) -> Option<TlsFiles<'_>> {
+        let (cert, key) = (self.tls_cert.as_deref()?, self.tls_key.as_deref()?);
+        Some(TlsFiles { cert, key, client_ca: self.tls_client_ca.as_deref() })
+    }
+}

@@ -1,0 +1,46 @@
+//! Rules between settings, above all: no port is open to other machines by accident.
+
+use std::net::SocketAddr;
+
+use super::{Problem, Settings};
+
+/// Every rule that `settings` break; none if a server may start with them.
+#[must_use]
+pub fn broken_rules(settings: &Settings) -> Vec<Problem> {
+    let mut broken = incomplete_tls(settings);
+    broken.extend(exposed_ports(settings));
+    broken.extend(same_address(settings));
+    broken
+}
+
+/// Credentials would cross the network in the clear.
+fn exposed_ports(settings: &Settings) -> Vec<Problem> {
+    if settings.insecure || settings.tls().is_some() {
+        return Vec::new();
+    }
+    let ports = [("listen", settings.listen), ("admin_listen", settings.admin_listen)];
+    let public = ports.into_iter().filter(|(_, address)| !is_loopback(address));
+    public.map(|(setting, address)| Problem::Exposed { setting, address }).collect()
+}
+
+/// An IPv4 address may come in the clothes of an IPv6 one.
+fn is_loopback(address: &SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}
+
+fn incomplete_tls(settings: &Settings) -> Vec<Problem> {
+    let cert = ("tls_cert", settings.tls_cert.is_some());
+    let key = ("tls_key", settings.tls_key.is_some());
+    let client_ca = ("tls_client_ca", settings.tls_client_ca.is_some());
+    [(cert, key), (key, cert), (client_ca, cert)]
+        .into_iter()
+        .filter(|((_, set), (_, needed))| *set && !needed)
+        .map(|((setting, _), (missing, _))| Problem::Incomplete { setting, missing })
+        .collect()
+}
+
+fn same_address(settings: &Settings) -> Option<Problem> {
+    let address = settings.listen;
+    let same = address.port() != 0 && address == settings.admin_listen;
+    same.then_some(Problem::SameAddress { address })
+}

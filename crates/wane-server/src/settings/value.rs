@@ -1,0 +1,328 @@
+//! What settings hold: addresses, paths, numbers, choices, each with what is legal.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use axum::http::Uri;
+use tracing_subscriber::EnvFilter;
+
+use super::setting::{Form, Setting, Value};
+
+/// The backends of this version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Storage {
+    /// Memory, gone with the process.
+    Mem,
+    /// An embedded file.
+    File,
+}
+
+/// Backends that are designed, but not part of this version.
+const LATER: [&str; 4] = ["redis", "cas1", "cas3", "dynamodb"];
+
+impl Value for Storage {
+    const FORM: Form = Form::Text;
+    const NAME: &'static str = "BACKEND";
+
+    fn legal(_: &Setting) -> String {
+        "mem or file".to_owned()
+    }
+
+    fn parse(text: &str, setting: &Setting) -> Result<Self, String> {
+        match text {
+            "mem" => Ok(Self::Mem),
+            "file" => Ok(Self::File),
+            _ if LATER.contains(&text) => {
+                Err(format!("{text} is not built into this version yet; {}", give::<Self>(setting)))
+            }
+            _ => Err(give::<Self>(setting)),
+        }
+    }
+
+    fn write(&self) -> Option<String> {
+        let name = match self {
+            Self::Mem => "mem",
+            Self::File => "file",
+        };
+        Some(name.to_owned())
+    }
+}
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Value for LogFormat {
+    const FORM: Form = Form::Text;
+    const NAME: &'static str = "FORMAT";
+
+    fn legal(_: &Setting) -> String {
+        "text or json".to_owned()
+    }
+
+    fn parse(text: &str, setting: &Setting) -> Result<Self, String> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            _ => Err(give::<Self>(setting)),
+        }
+    }
+
+    fn write(&self) -> Option<String> {
+        let name = match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        };
+        Some(name.to_owned())
+    }
+}
+
+/// Directives that `tracing` understands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogFilter(String);
+
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+impl LogFilter {
+    /// The directives.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Value for LogFilter {
+    const FORM: Form = Form::Text;
+    const NAME: &'static str = "DIRECTIVES";
+
+    fn legal(_: &Setting) -> String {
+        format!("one of {}, or target=level; commas between several", LEVELS.join(", "))
+    }
+
+    fn parse(text: &str, setting: &Setting) -> Result<Self, String> {
+        // `tracing` takes a lone word for a target, so that a mistyped level silences the log, and
+        // a space for a part of the target.
+        let mistyped = |directive: &str| !directive.contains('=') && !LEVELS.contains(&directive);
+        if text.contains(char::is_whitespace) || text.split(',').any(mistyped) {
+            return Err(give::<Self>(setting));
+        }
+        match EnvFilter::builder().parse(text) {
+            Ok(_) => Ok(Self(text.to_owned())),
+            Err(error) => Err(format!("{error}; {}", give::<Self>(setting))),
+        }
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(self.0.clone())
+    }
+}
+
+/// A URL to which paths can be appended: no slash at its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicUrl(String);
+
+impl PublicUrl {
+    /// The URL.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Value for PublicUrl {
+    const FORM: Form = Form::Text;
+    const NAME: &'static str = "URL";
+
+    fn legal(_: &Setting) -> String {
+        "an http or https URL such as https://wane.example, without user, query and fragment".into()
+    }
+
+    fn parse(text: &str, setting: &Setting) -> Result<Self, String> {
+        let legal = |uri: &Uri| {
+            matches!(uri.scheme_str(), Some("http" | "https"))
+                && uri.host().is_some_and(|host| !host.is_empty())
+                && uri.authority().is_some_and(|authority| !authority.as_str().contains('@'))
+                && uri.query().is_none()
+        };
+        // `Uri` drops a fragment without a word, and lets some bytes beyond ASCII pass.
+        let plain = text.is_ascii() && !text.contains('#');
+        match text.parse::<Uri>() {
+            Ok(uri) if plain && legal(&uri) => Ok(Self(text.trim_end_matches('/').to_owned())),
+            _ => Err(give::<Self>(setting)),
+        }
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(self.0.clone())
+    }
+}
+
+/// The name of a region.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Region(String);
+
+/// It is part of keys, whose length is limited.
+const LONGEST_REGION: usize = 32;
+
+impl Region {
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Value for Region {
+    const FORM: Form = Form::Text;
+    const NAME: &'static str = "NAME";
+
+    fn legal(_: &Setting) -> String {
+        format!("1 to {LONGEST_REGION} of a-z, 0-9 and -")
+    }
+
+    fn parse(text: &str, setting: &Setting) -> Result<Self, String> {
+        let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if (1..=LONGEST_REGION).contains(&text.len()) && text.chars().all(legal) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(give::<Self>(setting))
+        }
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(self.0.clone())
+    }
+}
+
+impl Value for SocketAddr {
+    const FORM: Form = Form::Text;
+    const NAME: &'static str = "ADDR:PORT";
+
+    fn legal(_: &Setting) -> String {
+        "an address and a port such as 127.0.0.1:8628, [::1]:8628 or localhost:0 (0: any port)"
+            .to_owned()
+    }
+
+    fn parse(text: &str, setting: &Setting) -> Result<Self, String> {
+        let numeric = match text.strip_prefix("localhost:") {
+            Some(port) => format!("127.0.0.1:{port}"),
+            None => text.to_owned(),
+        };
+        numeric.parse().map_err(|_| give::<Self>(setting))
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(self.to_string())
+    }
+}
+
+impl Value for PathBuf {
+    const FORM: Form = Form::Text;
+    const NAME: &'static str = "PATH";
+
+    fn legal(_: &Setting) -> String {
+        "a path; a relative one starts at the working directory".to_owned()
+    }
+
+    fn parse(text: &str, setting: &Setting) -> Result<Self, String> {
+        if text.is_empty() || text.contains('\0') {
+            return Err(give::<Self>(setting));
+        }
+        Ok(Self::from(text))
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(self.to_string_lossy().into_owned())
+    }
+}
+
+impl Value for bool {
+    const FORM: Form = Form::Switch;
+    const NAME: &'static str = "BOOL";
+
+    fn legal(_: &Setting) -> String {
+        "true or false".to_owned()
+    }
+
+    fn parse(text: &str, setting: &Setting) -> Result<Self, String> {
+        text.parse().map_err(|_| give::<Self>(setting))
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(self.to_string())
+    }
+}
+
+impl Value for usize {
+    const FORM: Form = Form::Number;
+    const NAME: &'static str = "NUMBER";
+
+    fn legal(setting: &Setting) -> String {
+        format!("a number from {} to {}", setting.range.start(), setting.range.end())
+    }
+
+    fn parse(text: &str, setting: &Setting) -> Result<Self, String> {
+        let number = number_within(text, setting).and_then(|number| Self::try_from(number).ok());
+        number.ok_or_else(|| give::<Self>(setting))
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(self.to_string())
+    }
+}
+
+impl Value for Duration {
+    const FORM: Form = Form::Number;
+    const NAME: &'static str = "MILLISECONDS";
+    const UNIT: &'static str = "ms";
+
+    fn legal(setting: &Setting) -> String {
+        format!("milliseconds from {} to {}", setting.range.start(), setting.range.end())
+    }
+
+    fn parse(text: &str, setting: &Setting) -> Result<Self, String> {
+        let number = number_within(text, setting);
+        number.map(Self::from_millis).ok_or_else(|| give::<Self>(setting))
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(self.as_millis().to_string())
+    }
+}
+
+impl<V: Value> Value for Option<V> {
+    const FORM: Form = V::FORM;
+    const NAME: &'static str = V::NAME;
+    const UNIT: &'static str = V::UNIT;
+    const SECRET: bool = V::SECRET;
+
+    fn legal(setting: &Setting) -> String {
+        V::legal(setting)
+    }
+
+    fn parse(text: &str, setting: &Setting) -> Result<Self, String> {
+        V::parse(text, setting).map(Some)
+    }
+
+    fn write(&self) -> Option<String> {
+        self.as_ref().and_then(V::write)
+    }
+
+    fn unset() -> Option<Self> {
+        Some(None)
+    }
+}
+
+fn number_within(text: &str, setting: &Setting) -> Option<u64> {
+    text.parse().ok().filter(|number| setting.range.contains(number))
+}
+
+fn give<V: Value>(setting: &Setting) -> String {
+    format!("give {}", V::legal(setting))
+}
