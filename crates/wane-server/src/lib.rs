@@ -10,6 +10,7 @@
 //! `wane::services`.
 
 pub mod http;
+pub mod listen;
 pub mod settings;
 pub mod shutdown;
 pub mod wiring;
