@@ -9,8 +9,11 @@
 //! Only `wiring` names concrete stores. `http` parses, calls a service and answers; the rules are in
 //! `wane::services`.
 
+pub mod first_start;
 pub mod http;
 pub mod listen;
+pub mod serve;
 pub mod settings;
 pub mod shutdown;
+pub mod telemetry;
 pub mod wiring;

@@ -1,6 +1,6 @@
 //! Wiring: backend, wrappers, services. The only place that names concrete types.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use wane::clock::SharedClock;
 use wane::services::app_ttl::{AppTtl, AppTtlStorage};
@@ -9,6 +9,7 @@ use wane::store::{ObservedStore, WatchedStore, prometheus_text};
 use wane_backends::{AnyStore, OpenError};
 
 use crate::http::{Limiters, RequestMetrics};
+use crate::listen::Connections;
 use crate::shutdown::Closing;
 
 /// Watches see what was applied; observation is next to the backend, to time it alone.
@@ -27,7 +28,7 @@ pub struct Services {
     pub(crate) requests: Arc<RequestMetrics>,
     pub(crate) closing: Closing,
     observed: ObservedStore<AnyStore>,
-    store: ServedStore,
+    connections: Arc<OnceLock<Connections>>,
 }
 
 impl Services {
@@ -44,13 +45,37 @@ impl Services {
             requests: Arc::default(),
             closing: Closing::default(),
             observed,
-            store,
+            connections: Arc::default(),
             clock,
         })
     }
 
+    /// Adds the connections of the main listener to what is counted.
+    pub(crate) fn watch_connections(&self, connections: Connections) {
+        // Set once, by whoever serves.
+        drop(self.connections.set(connections));
+    }
+
     /// What was counted, as Prometheus reads it.
     pub(crate) fn metrics_text(&self) -> String {
-        prometheus_text(&[self.observed.metrics()]) + &self.requests.prometheus_text()
+        let mut text = prometheus_text(&[self.observed.metrics()]);
+        text += &self.requests.prometheus_text();
+        if let Some(connections) = self.connections.get() {
+            text += &format!(
+                "# HELP wane_connections Connections that are open.\n\
+                 # TYPE wane_connections gauge\n\
+                 wane_connections {}\n\
+                 # HELP wane_connections_accepted_total Connections accepted.\n\
+                 # TYPE wane_connections_accepted_total counter\n\
+                 wane_connections_accepted_total {}\n\
+                 # HELP wane_connections_refused_total Connections closed for want of room.\n\
+                 # TYPE wane_connections_refused_total counter\n\
+                 wane_connections_refused_total {}\n",
+                connections.open(),
+                connections.accepted(),
+                connections.refused()
+            );
+        }
+        text
     }
 }

@@ -1,15 +1,16 @@
 //! Applications and credentials over HTTP, on the admin listener.
 
 use axum::Json;
-use axum::extract::{Path, Query, Request, State};
-use axum::http::StatusCode;
+use axum::extract::{Path, Request, State};
+use axum::http::{StatusCode, Uri};
 use serde::{Deserialize, Deserializer, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 use wane::services::apps::{App, AppName, Limits, LimitsChange, NewKey, Scope};
 use wane::store::PageLimit;
 
 use super::body::{self, ONE_OPERATION};
 use super::problem::{Problem, ProblemBody};
+use super::query::Parameters;
 use crate::wiring::Services;
 
 /// Applications on one page.
@@ -47,15 +48,6 @@ pub(super) async fn create_app(
     let made = services.apps.create(&name).await?;
     let body = CreatedAppBody { cluster_app_id: made.app.id.0, key: made.key.reveal() };
     Ok((StatusCode::CREATED, Json(body)))
-}
-
-/// Where a list of applications goes on.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct ListQuery {
-    /// The name to go on after, `owner/app`.
-    after: Option<String>,
 }
 
 /// A page of applications, by name.
@@ -109,14 +101,15 @@ impl From<&App> for AppBody {
 }
 
 /// Lists applications by name.
-#[utoipa::path(get, path = "/api/v1/admin/apps", tag = "admin", params(ListQuery),
+#[utoipa::path(get, path = "/api/v1/admin/apps", tag = "admin",
+    params(("after" = Option<String>, Query, description = "the name to go on after, owner/app")),
     responses((status = 200, body = AppsBody), (status = "4XX", body = ProblemBody)))]
 pub(super) async fn list_apps(
     State(services): State<Services>,
-    query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
+    uri: Uri,
 ) -> Result<Json<AppsBody>, Problem> {
-    let Query(query) = query.map_err(|error| Problem::invalid("query", error.body_text()))?;
-    let after = query.after.map(|name| name.parse()).transpose()?;
+    let query = Parameters::of(&uri, &["after"])?;
+    let after = query.get("after").map(str::parse).transpose()?;
     let (apps, next) = services.apps.list(after.as_ref(), PageLimit::new(PAGE)?).await?;
     let items = apps.iter().map(|app| AppBody::from(&**app)).collect();
     Ok(Json(AppsBody { items, next: next.map(String::from) }))

@@ -80,14 +80,21 @@ fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    // A list would be taken for an object's values in the order of its fields.
+    if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+        return Err(Problem::invalid("body", "send a JSON object"));
+    }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let parsed = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
-        let path = error.path().to_string();
-        let field = if path == "." { "body".to_owned() } else { path };
-        Problem::invalid(&field, error.into_inner())
-    })?;
+    let parsed = serde_path_to_error::deserialize(&mut deserializer)
+        .map_err(|error| Problem::invalid(&field(error.path(), "body"), error.inner()))?;
     deserializer.end().map_err(|error| Problem::invalid("body", error))?;
     Ok(parsed)
+}
+
+/// The name of a field, or of the whole where the fault is in none.
+pub(super) fn field(path: &serde_path_to_error::Path, whole: &str) -> String {
+    let path = path.to_string();
+    if matches!(&*path, "." | "?") { whole.to_owned() } else { path }
 }
 
 /// The bytes of a value that is given as text or in Base64, but not as both.

@@ -13,6 +13,7 @@ mod limiters;
 mod openapi;
 mod path;
 mod problem;
+mod query;
 mod requests;
 
 pub use caller::Access;

@@ -21,13 +21,13 @@ impl<S: Send + Sync> FromRequestParts<S> for LastSegment {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let raw = parts.uri.path().rsplit('/').next().unwrap_or_default();
-        check_escapes(raw)?;
+        check_escapes("key", raw)?;
         Ok(Self(percent_decode_str(raw).collect()))
     }
 }
 
 /// A percent sign is followed by two hex digits. Anything else has two readings.
-fn check_escapes(raw: &str) -> Result<(), Problem> {
+pub(super) fn check_escapes(field: &str, raw: &str) -> Result<(), Problem> {
     let bytes = raw.as_bytes();
     let is_escape = |at: usize| {
         bytes.get(at + 1..at + 3).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit))
@@ -35,7 +35,7 @@ fn check_escapes(raw: &str) -> Result<(), Problem> {
     let broken = (0..bytes.len()).find(|at| bytes[*at] == b'%' && !is_escape(*at));
     broken.map_or(Ok(()), |at| {
         let reason = format!("the % at byte {at} is not followed by two hex digits; write %25");
-        Err(Problem::invalid("key", reason))
+        Err(Problem::invalid(field, reason))
     })
 }
 
@@ -52,8 +52,8 @@ mod tests {
     #[test]
     fn a_bare_percent_sign_is_refused() {
         for path in ["100%", "%2", "%zz", "a%%41"] {
-            assert!(check_escapes(path).is_err(), "{path}");
+            assert!(check_escapes("key", path).is_err(), "{path}");
         }
-        check_escapes("100%25%2f").unwrap();
+        check_escapes("key", "100%25%2f").unwrap();
     }
 }

@@ -232,7 +232,7 @@ impl From<AppTtlError> for Problem {
             AppTtlError::ValueTooLong { .. } => Code::ValueTooLong,
             AppTtlError::InvalidTtl { .. } => Code::InvalidTtl,
             AppTtlError::OverQuota { .. } => return Self::limited(error.to_string(), 10),
-            _ => Code::Unavailable,
+            AppTtlError::Contended | _ => Code::Unavailable,
         };
         Self::new(code, error.to_string())
     }
@@ -245,7 +245,7 @@ impl From<AppsError> for Problem {
             AppsError::Invalid { .. } => Code::InvalidRequest,
             AppsError::Exists { .. } | AppsError::TooManyKeys { .. } => Code::Refused,
             AppsError::NoApp { .. } | AppsError::NoKey { .. } => Code::Absent,
-            _ => Code::Unavailable,
+            AppsError::Contended | _ => Code::Unavailable,
         };
         Self::new(code, error.to_string())
     }

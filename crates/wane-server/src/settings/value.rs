@@ -41,11 +41,18 @@ impl Value for Storage {
     }
 
     fn write(&self) -> Option<String> {
-        let name = match self {
+        Some(self.name().to_owned())
+    }
+}
+
+impl Storage {
+    /// The name, as it is given.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
             Self::Mem => "mem",
             Self::File => "file",
-        };
-        Some(name.to_owned())
+        }
     }
 }
 

@@ -125,11 +125,8 @@ async fn carry_out(
 }
 
 fn fields<T: serde::de::DeserializeOwned>(rest: Map<String, Json_>) -> Result<T, Problem> {
-    serde_path_to_error::deserialize(Json_::Object(rest)).map_err(|error| {
-        let path = error.path().to_string();
-        let field = if path == "." { "operation".to_owned() } else { path };
-        Problem::invalid(&field, error.into_inner())
-    })
+    serde_path_to_error::deserialize(Json_::Object(rest))
+        .map_err(|error| Problem::invalid(&body::field(error.path(), "operation"), error.inner()))
 }
 
 fn no_fields(rest: &Map<String, Json_>) -> Result<(), Problem> {

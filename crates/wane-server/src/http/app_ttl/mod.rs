@@ -5,12 +5,10 @@ mod bodies;
 pub(super) mod watch;
 
 use axum::Json;
-use axum::extract::{Query, Request, State};
+use axum::extract::{Request, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
-use utoipa::IntoParams;
 use wane::store::PageLimit;
 
 use self::bodies::{
@@ -21,6 +19,7 @@ use super::body::{self, ONE_OPERATION};
 use super::caller::Caller;
 use super::path::LastSegment;
 use super::problem::{Code, Problem, ProblemBody};
+use super::query::Parameters;
 use crate::wiring::{AppStorage, Services};
 
 const OCTETS: &str = "application/octet-stream";
@@ -160,46 +159,33 @@ pub(super) async fn no_key() -> Problem {
     wane::services::app_ttl::AppTtlError::KeyEmpty.into()
 }
 
-/// Which entries to list.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct ScanQuery {
-    /// The beginning of the keys.
-    #[serde(default)]
-    prefix: String,
-    /// How many, 1 to 1,000; 100 unless given.
-    #[param(value_type = Option<usize>, minimum = 1, maximum = 1000)]
-    limit: Option<String>,
-    /// The key to go on after.
-    after: Option<String>,
-}
-
-impl ScanQuery {
-    fn limit(&self) -> Result<PageLimit, Problem> {
-        const MOST: usize = 1_000;
-        let Some(given) = &self.limit else { return Ok(PageLimit::new(100)?) };
-        let limit = given.parse().ok().filter(|limit| (1..=MOST).contains(limit));
-        let limit = limit.ok_or_else(|| {
-            Problem::invalid("limit", format!("{given:?} is not a whole number, 1 to {MOST}"))
-        })?;
-        Ok(PageLimit::new(limit)?)
-    }
+fn page_limit(given: Option<&str>) -> Result<PageLimit, Problem> {
+    const MOST: usize = 1_000;
+    let Some(given) = given else { return Ok(PageLimit::new(100)?) };
+    let limit = given.parse().ok().filter(|limit| (1..=MOST).contains(limit));
+    let limit = limit.ok_or_else(|| {
+        Problem::invalid("limit", format!("{given:?} is not a whole number, 1 to {MOST}"))
+    })?;
+    Ok(PageLimit::new(limit)?)
 }
 
 /// Lists the entries whose key begins with a prefix, ascending by bytes.
 #[utoipa::path(get, path = "/api/v2/apps/{owner}/{app}/ttl", tag = "app_ttl",
-    params(("owner" = String, Path), ("app" = String, Path), ScanQuery),
+    params(("owner" = String, Path), ("app" = String, Path),
+        ("prefix" = Option<String>, Query, description = "the beginning of the keys"),
+        ("limit" = Option<u16>, Query, minimum = 1, maximum = 1000,
+            description = "how many; 100 unless given"),
+        ("after" = Option<String>, Query, description = "the key to go on after")),
     responses((status = 200, body = PageBody), (status = "4XX", body = ProblemBody)))]
 pub(super) async fn scan(
     State(services): State<Services>,
     caller: Caller,
-    query: Result<Query<ScanQuery>, axum::extract::rejection::QueryRejection>,
+    uri: Uri,
 ) -> Result<Json<PageBody>, Problem> {
-    let Query(query) = query.map_err(|error| Problem::invalid("query", error.body_text()))?;
-    let limit = query.limit()?;
-    let after = query.after.as_ref().map(String::as_bytes);
-    let page = services.storage(&caller).scan(&query.prefix, after, limit).await?;
+    let query = Parameters::of(&uri, &["prefix", "limit", "after"])?;
+    let limit = page_limit(query.get("limit"))?;
+    let (prefix, after) = (query.get("prefix").unwrap_or_default(), query.get("after"));
+    let page = services.storage(&caller).scan(prefix, after.map(str::as_bytes), limit).await?;
     let items = page.entries.iter().map(|(key, entry)| ItemBody {
         key: key_text(key),
         entry: CurrentBody::new(&entry.value, entry.expires_at),

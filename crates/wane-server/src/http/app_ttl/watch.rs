@@ -3,32 +3,22 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use axum::extract::{Query, State};
-use axum::http::HeaderMap;
+use axum::extract::State;
+use axum::http::{HeaderMap, Uri};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::Stream;
 use futures_util::stream::unfold;
-use serde::{Deserialize, Serialize};
-use utoipa::IntoParams;
+use serde::Serialize;
 use wane::services::app_ttl::{AppTtlEvent, AppTtlEventKind, AppTtlNotice, AppTtlWatch};
 
 use super::bodies::{CurrentBody, key_text};
 use crate::http::caller::Caller;
 use crate::http::problem::{Problem, ProblemBody};
+use crate::http::query::Parameters;
 use crate::wiring::Services;
 
 /// How often a silent watch says that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-
-/// Which entries to watch.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct WatchQuery {
-    /// The beginning of the keys.
-    #[serde(default)]
-    prefix: String,
-}
 
 /// The data of an event.
 #[derive(Debug, Serialize)]
@@ -41,19 +31,21 @@ struct EventBody {
 /// Streams `inserted`, `swapped`, `deleted` and `expired`, each with key, value and expiry, and
 /// `gap` where some may have been missed.
 #[utoipa::path(get, path = "/api/v2/apps/{owner}/{app}/ttl:watch", tag = "app_ttl",
-    params(("owner" = String, Path), ("app" = String, Path), WatchQuery,
+    params(("owner" = String, Path), ("app" = String, Path),
+        ("prefix" = Option<String>, Query, description = "the beginning of the keys"),
         ("Last-Event-ID" = Option<u64>, Header, description = "the event to go on after")),
     responses((status = 200, content_type = "text/event-stream", body = String),
         (status = "4XX", body = ProblemBody)))]
 pub(crate) async fn watch(
     State(services): State<Services>,
     caller: Caller,
-    query: Result<Query<WatchQuery>, axum::extract::rejection::QueryRejection>,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
-    let Query(query) = query.map_err(|error| Problem::invalid("query", error.body_text()))?;
+    let query = Parameters::of(&uri, &["prefix"])?;
     let from = last_event_id(&headers)?;
-    let watch = services.storage(&caller).watch(&query.prefix, from).await?;
+    let watch =
+        services.storage(&caller).watch(query.get("prefix").unwrap_or_default(), from).await?;
     Ok(Sse::new(events(watch, services)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 

@@ -1,0 +1,164 @@
+//! `wane serve`: opens the store, makes the keys ready, answers until it is asked to stop.
+//!
+//! Order of the end: stop accepting, let requests finish, end watches, close the store. A request
+//! that was let in is answered, within the time that draining may take.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use wane::clock::{SharedClock, SystemClock};
+use wane_backends::OpenError;
+
+use crate::first_start::{FirstStartError, make_keys};
+use crate::http::{admin_routes, main_routes, router};
+use crate::listen::{ListenError, ListenLimits, Listener, TlsFiles};
+use crate::settings::Settings;
+use crate::shutdown::asked_to_stop;
+use crate::wiring::Services;
+
+/// How often a store that is in use is tried again under `--wait`.
+const TRY_AGAIN: Duration = Duration::from_millis(500);
+
+/// Why the server did not start, or ended before it was asked to.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "every field is named in its message")]
+pub enum ServeError {
+    /// The store does not open.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+
+    /// A key file or the store's settings cannot be used.
+    #[error(transparent)]
+    FirstStart(#[from] FirstStartError),
+
+    /// An address cannot be listened on.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+
+    /// The operating system refused.
+    #[error("cannot {what}: {source}")]
+    Io { what: String, source: io::Error },
+}
+
+/// What the ready file says.
+#[derive(Debug, Serialize)]
+struct Ready {
+    http: String,
+    admin: String,
+    pid: u32,
+}
+
+/// Runs the server until the process is asked to stop.
+pub async fn serve(settings: &Settings, ready_file: Option<&Path>) -> Result<(), ServeError> {
+    let clock = SystemClock::shared();
+    let services = open(settings, &clock).await?;
+    make_keys(&services, &settings.data).await?;
+    let (limits, tls) = (limits(settings), tls(settings));
+    let main = Listener::bind(settings.listen, tls.clone(), limits.clone(), Arc::clone(&clock));
+    let main = main.await?;
+    let admin = Listener::bind(settings.admin_listen, tls, limits, clock).await?;
+    let ready = Ready {
+        http: main.local_addr().to_string(),
+        admin: admin.local_addr().to_string(),
+        pid: std::process::id(),
+    };
+    services.watch_connections(main.connections());
+    let (main_router, admin_router) =
+        (router(main_routes(), &services), router(admin_routes(), &services));
+    let closing = services.closing.clone();
+    let wait = || {
+        let closing = closing.clone();
+        async move { closing.wait().await }
+    };
+    let serving =
+        async { tokio::join!(main.serve(main_router, wait()), admin.serve(admin_router, wait())) };
+    let stopping = async {
+        announce(settings, &ready, ready_file)?;
+        let stopped = asked_to_stop().await;
+        tracing::info!("stopping: no new connections, finishing what is under way");
+        closing.begin();
+        stopped.map_err(|source| ServeError::Io { what: "wait for signals".into(), source })
+    };
+    let ((main_drained, admin_drained), stopped) = tokio::join!(serving, stopping);
+    tracing::info!(cut = main_drained.cut + admin_drained.cut, "stopped");
+    stopped
+}
+
+fn limits(settings: &Settings) -> ListenLimits {
+    ListenLimits {
+        connections: settings.max_connections,
+        handshake: settings.handshake_timeout_ms,
+        header: settings.header_timeout_ms,
+        idle: settings.idle_timeout_ms,
+        ..ListenLimits::default()
+    }
+}
+
+fn tls(settings: &Settings) -> Option<TlsFiles> {
+    settings.tls().map(|files| TlsFiles {
+        certificate: files.cert.to_path_buf(),
+        key: files.key.to_path_buf(),
+        client_ca: files.client_ca.map(Path::to_path_buf),
+    })
+}
+
+/// Opens the store; under `--wait`, as soon as nobody else has it open.
+async fn open(settings: &Settings, clock: &SharedClock) -> Result<Services, ServeError> {
+    loop {
+        let (url, its_clock) = (settings.store_url(), Arc::clone(clock));
+        let opened = tokio::task::spawn_blocking(move || Services::open(&url, its_clock)).await;
+        let opened = opened.map_err(|error| ServeError::Io {
+            what: "open the store".into(),
+            source: io::Error::other(error),
+        })?;
+        match opened {
+            Err(OpenError::InUse { path }) if settings.wait => {
+                tracing::info!(path = %path.display(), "the store is in use; waiting");
+                clock.sleep(TRY_AGAIN).await;
+            }
+            opened => return Ok(opened?),
+        }
+    }
+}
+
+/// Tells people and programs that every port answers.
+fn announce(settings: &Settings, ready: &Ready, file: Option<&Path>) -> Result<(), ServeError> {
+    print_greeting(settings, ready)
+        .map_err(|source| ServeError::Io { what: "print the greeting".into(), source })?;
+    let Some(file) = file else { return Ok(()) };
+    let written = || {
+        let draft = file.with_added_extension("draft");
+        fs::write(&draft, serde_json::to_vec(ready)?)?;
+        fs::rename(draft, file)
+    };
+    let what = format!("write the ready file {}", file.display());
+    written().map_err(|source| ServeError::Io { what, source })
+}
+
+/// Lines that can be pasted as they are.
+fn print_greeting(settings: &Settings, ready: &Ready) -> io::Result<()> {
+    let scheme = if settings.tls().is_some() { "https" } else { "http" };
+    let (http, admin) = (&ready.http, &ready.admin);
+    let key = settings.data.join("demo.key");
+    let key = key.display();
+    let entry = format!("{scheme}://{http}/api/v2/apps/demo/app/ttl/hello");
+    let credential = format!("-H \"Authorization: Bearer $(cat {key})\"");
+    let mut out = io::stdout().lock();
+    writeln!(
+        out,
+        "wane {version} serves {scheme}://{http} (admin {scheme}://{admin}), storage {storage} in {data}\n\
+         Try it:\n\n\
+         curl -X POST {entry} {credential} \\\n  \
+         -H 'Content-Type: application/json' -d '{{\"value\":\"world\",\"ttlSeconds\":900}}'\n\
+         curl {entry} {credential}\n",
+        version = env!("CARGO_PKG_VERSION"),
+        storage = settings.storage.name(),
+        data = settings.data.display(),
+    )?;
+    out.flush()
+}

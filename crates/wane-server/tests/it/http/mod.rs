@@ -1,0 +1,17 @@
+//! HTTP as clients meet it: each call of the interface, each problem, each credential.
+
+mod app_ttl;
+
+mod problems;
+mod watch;
+
+use crate::server::Server;
+
+const TTL: &str = "/api/v2/apps/demo/app/ttl";
+
+/// Writes an entry that must not be there yet.
+fn insert(server: &Server, key: &str, value: &str) {
+    let body = format!(r#"{{"value":"{value}","ttlSeconds":900}}"#);
+    let answer = server.ask("POST", &format!("{TTL}/{key}"), &body);
+    assert_eq!(answer.status, 201, "{}", answer.body);
+}
