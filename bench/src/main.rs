@@ -6,7 +6,9 @@
 
 mod file;
 mod heap;
+mod http;
 mod machine;
+mod measured;
 mod memory;
 mod plot;
 mod report;
@@ -26,7 +28,7 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 const USAGE: &str = "\
 usage: wane-bench NAME [--quick] [--json FILE] [--check] [--dir DIR]
 
-  NAME         memory, file, or all
+  NAME         memory, file, http, or all
   --quick      smaller sizes and shorter rounds: within a minute for each name
   --json FILE  write ratios and rows as JSON
   --check      exit with 1 and name every ratio below its bar
@@ -48,6 +50,7 @@ pub(crate) struct Options {
 enum Benchmark {
     Memory,
     File,
+    Http,
 }
 
 #[derive(Debug)]
@@ -57,6 +60,8 @@ enum Command {
     WriteUntilKilled(PathBuf),
     /// Started by the memory benchmark itself: let a million records of this store expire.
     ExpireInMemory(String),
+    /// Started by the HTTP benchmark itself: serve this kind, with data in this directory.
+    Serve(String, PathBuf),
     Help,
 }
 
@@ -72,6 +77,7 @@ fn main() -> ExitCode {
         Command::Measure(options) => measure(&options),
         Command::WriteUntilKilled(path) => file::write_until_killed(&path),
         Command::ExpireInMemory(name) => memory::expire(&name),
+        Command::Serve(kind, data) => http::serve(&kind, &data).map(|()| ExitCode::SUCCESS),
         Command::Help => {
             print!("{USAGE}");
             Ok(ExitCode::SUCCESS)
@@ -99,6 +105,9 @@ fn parse(mut parser: lexopt::Parser) -> Result<Command, lexopt::Error> {
             Value(name) if name == memory::EXPIRE_IN_MEMORY => {
                 return Ok(Command::ExpireInMemory(parser.value()?.string()?));
             }
+            Value(name) if name == http::SERVE => {
+                return Ok(Command::Serve(parser.value()?.string()?, parser.value()?.into()));
+            }
             Value(name) => options.names.extend(benchmarks(&name)?),
             Long(_) | Short(_) => return Err(argument.unexpected()),
         }
@@ -113,7 +122,8 @@ fn benchmarks(name: &OsString) -> Result<Vec<Benchmark>, lexopt::Error> {
     match name.to_str() {
         Some("memory") => Ok(vec![Benchmark::Memory]),
         Some("file") => Ok(vec![Benchmark::File]),
-        Some("all") => Ok(vec![Benchmark::Memory, Benchmark::File]),
+        Some("http") => Ok(vec![Benchmark::Http]),
+        Some("all") => Ok(vec![Benchmark::Memory, Benchmark::File, Benchmark::Http]),
         Some(_) | None => Err(format!("there is no benchmark {name:?}").into()),
     }
 }
@@ -126,6 +136,7 @@ fn measure(options: &Options) -> Result<ExitCode, BoxError> {
         let mut report = match benchmark {
             Benchmark::Memory => memory::run(options)?,
             Benchmark::File => file::run(options)?,
+            Benchmark::Http => http::run(options)?,
         };
         report.note(machine_note(counters.since(), start.elapsed()));
         print!("{}", report.to_text());

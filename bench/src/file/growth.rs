@@ -5,9 +5,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::contest::{Contestant, Measured, Operation, Trial};
+use super::contest::{Contestant, Operation, Trial};
 use super::peers::WaneFile;
 use super::{contestants, opening};
+use crate::measured::Measured;
 use crate::plot::{Chart, Scale};
 use crate::report::{Report, Row};
 use crate::{BoxError, Options, timing};

@@ -13,8 +13,9 @@ mod sweep;
 use std::path::Path;
 use std::time::Duration;
 
-use self::contest::{Blocking, Contestant, Measured, Operation, Trial};
+use self::contest::{Blocking, Contestant, Operation, Trial};
 use self::peers::{Bbolt, FjallOptimistic, FjallPersist, Lmdb, Redb, WaneFile};
+use crate::measured::Measured;
 use crate::plot::{Chart, Scale};
 use crate::report::{Report, Row};
 use crate::{BoxError, Options, timing};

@@ -8,7 +8,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::file::contest::{Contestant, FIRST_ABSENT, Measured, Trial};
+use crate::file::contest::{Contestant, FIRST_ABSENT, Trial};
+use crate::measured::Measured;
 use crate::{BoxError, out_directory};
 
 /// A bbolt database and the program that works on it.

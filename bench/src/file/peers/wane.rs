@@ -12,9 +12,8 @@ use wane_backends::file::FileStore;
 
 use super::LOAD_BATCH;
 use crate::BoxError;
-use crate::file::contest::{
-    Calls, Contestant, FIRST_ABSENT, Measured, Operation, RANGE_ROWS, Trial,
-};
+use crate::file::contest::{Calls, Contestant, FIRST_ABSENT, Operation, RANGE_ROWS, Trial};
+use crate::measured::Measured;
 use crate::workload::{VALUE, clustering, key, long_life, partition};
 
 /// A task lets the others on after so many calls that did not wait: reads never do, and a task

@@ -1,0 +1,231 @@
+//! The servers under load: processes of this same program, on ports that the system chose.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value as Json;
+use tokio::runtime::Runtime;
+use wane_server::settings::{Settings, Storage};
+
+use crate::http::load::Load;
+use crate::{BoxError, timing};
+
+/// The name under which the benchmark starts itself as a server.
+pub(crate) const SERVE: &str = "serve-for-http";
+
+/// What each record holds.
+pub(super) const VALUE: &str = "thirty-two bytes of record value";
+
+/// Which server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Empty,
+    Mem,
+    File,
+}
+
+impl Kind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Empty => "empty handler",
+            Self::Mem => "wane mem",
+            Self::File => "wane file",
+        }
+    }
+
+    fn argument(self) -> &'static str {
+        match self {
+            Self::Empty => "empty",
+            Self::Mem => "mem",
+            Self::File => "file",
+        }
+    }
+}
+
+/// A server that runs until this is dropped.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) kind: Kind,
+    pub(super) http: SocketAddr,
+    admin: Option<SocketAddr>,
+    key: String,
+    admin_key: String,
+    process: Child,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It holds nothing that is needed later.
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+/// What it takes to write requests.
+#[derive(Debug, Clone)]
+pub(super) struct Requests {
+    kind: Kind,
+    key: String,
+}
+
+impl Server {
+    pub(super) fn start(kind: Kind, scratch: &Path) -> Result<Self, BoxError> {
+        let data = scratch.join(kind.argument());
+        std::fs::create_dir_all(&data)?;
+        let ready = data.join("ready.json");
+        let process = Command::new(std::env::current_exe()?)
+            .args([SERVE, kind.argument()])
+            .arg(&data)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        for _ in 0..1_000 {
+            if ready.exists() {
+                break;
+            }
+            timing::pause(Duration::from_millis(10));
+        }
+        let ready: Json = serde_json::from_slice(&std::fs::read(ready)?)?;
+        let address = |name: &str| ready[name].as_str().and_then(|text| text.parse().ok());
+        let key_in = |name: &str| std::fs::read_to_string(data.join(name)).unwrap_or_default();
+        Ok(Self {
+            kind,
+            http: address("http").ok_or("the server told no address")?,
+            admin: address("admin"),
+            key: key_in("demo.key").trim().to_owned(),
+            admin_key: key_in("admin.key").trim().to_owned(),
+            process,
+        })
+    }
+
+    pub(super) fn clone_for_requests(&self) -> Requests {
+        Requests { kind: self.kind, key: self.key.clone() }
+    }
+
+    /// Lets the demo app make as many requests as it can.
+    pub(super) fn raise_limits(&self, client: &Runtime) -> Result<(), BoxError> {
+        let body = r#"{"requestsPerSecond":100000000,"inFlight":100000,"maxKeys":100000000}"#;
+        let request = format!(
+            "PUT /api/v1/admin/apps/demo/app/limits HTTP/1.1\r\nhost: bench\r\n\
+             authorization: Bearer {}\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            self.admin_key,
+            body.len()
+        );
+        let load = Load {
+            server: self.admin.ok_or("there is no admin address")?,
+            connections: 1,
+            slice: Duration::from_millis(50),
+            request: std::sync::Arc::new(move |_, _| request.clone().into_bytes()),
+            status: 200,
+        };
+        load.run(client).map(drop)
+    }
+
+    /// Writes the records that gets will ask for.
+    pub(super) fn fill(&self, client: &Runtime, records: u64) -> Result<(), BoxError> {
+        const CALLERS: u64 = 64;
+        let requests = self.clone_for_requests();
+        let make = move |caller: usize, sent: u64| {
+            requests.set_request(&format!("r{}", (sent * CALLERS + caller as u64) % records))
+        };
+        let mut filled = 0.0;
+        while filled < 2.0 * records as f64 {
+            let load = Load {
+                server: self.http,
+                connections: CALLERS as usize,
+                slice: Duration::from_millis(500),
+                request: std::sync::Arc::new(make.clone()),
+                status: 200,
+            };
+            // Each slice begins at the first record again, so one slice must reach the last.
+            filled = load.run(client)?.rate * 0.5;
+            if filled < 2.0 * records as f64 {
+                return self.fill_slowly(client, records);
+            }
+        }
+        Ok(())
+    }
+
+    /// The same with a slice that is long enough for a disk.
+    fn fill_slowly(&self, client: &Runtime, records: u64) -> Result<(), BoxError> {
+        const CALLERS: u64 = 64;
+        let requests = self.clone_for_requests();
+        let make = move |caller: usize, sent: u64| {
+            requests.set_request(&format!("r{}", (sent * CALLERS + caller as u64) % records))
+        };
+        let load = Load {
+            server: self.http,
+            connections: CALLERS as usize,
+            slice: Duration::from_secs(6),
+            request: std::sync::Arc::new(make),
+            status: 200,
+        };
+        load.run(client).map(drop)
+    }
+}
+
+impl Requests {
+    pub(super) fn get_request(&self, index: u64) -> Vec<u8> {
+        match self.kind {
+            Kind::Empty => b"GET / HTTP/1.1\r\nhost: bench\r\n\r\n".to_vec(),
+            Kind::Mem | Kind::File => format!(
+                "GET /api/v2/apps/demo/app/ttl/r{index} HTTP/1.1\r\nhost: bench\r\n\
+                 authorization: Bearer {}\r\n\r\n",
+                self.key
+            )
+            .into_bytes(),
+        }
+    }
+
+    pub(super) fn insert_request(&self, key: &str) -> Vec<u8> {
+        self.write("POST", key)
+    }
+
+    fn set_request(&self, key: &str) -> Vec<u8> {
+        self.write("PUT", key)
+    }
+
+    fn write(&self, method: &str, key: &str) -> Vec<u8> {
+        let body = format!(r#"{{"value":"{VALUE}","ttlSeconds":3600}}"#);
+        format!(
+            "{method} /api/v2/apps/demo/app/ttl/{key} HTTP/1.1\r\nhost: bench\r\n\
+             authorization: Bearer {}\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            self.key,
+            body.len()
+        )
+        .into_bytes()
+    }
+}
+
+/// What the process does that was started as a server.
+pub(crate) fn serve(kind: &str, data: &Path) -> Result<(), BoxError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    match kind {
+        "empty" => runtime.block_on(serve_nothing(&data.join("ready.json"))),
+        storage => runtime.block_on(serve_wane(storage, data)),
+    }
+}
+
+async fn serve_nothing(ready: &Path) -> Result<(), BoxError> {
+    let router = axum::Router::new().route("/", axum::routing::get(async || "ok"));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    std::fs::write(ready, format!(r#"{{"http":"{address}"}}"#))?;
+    Ok(axum::serve(listener, router).await?)
+}
+
+async fn serve_wane(storage: &str, data: &Path) -> Result<(), BoxError> {
+    let settings = Settings {
+        storage: if storage == "mem" { Storage::Mem } else { Storage::File },
+        data: data.to_path_buf(),
+        listen: "127.0.0.1:0".parse()?,
+        admin_listen: "127.0.0.1:0".parse()?,
+        ..Settings::default()
+    };
+    wane_server::telemetry::start(&settings);
+    Ok(wane_server::serve::serve(&settings, Some(&data.join("ready.json"))).await?)
+}
