@@ -1,0 +1,301 @@
+//! One exchange: a request within its deadline, an answer within its size, and what it means.
+//!
+//! Invariant: a write that was handed to a connection and was not answered by words that a `wane`
+//! server uses is [`ClientError::UnknownOutcome`]. Everything else that failed was not applied.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
+};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::{CaptureConnection, capture_connection};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::app_ttl::StandingForm;
+use super::error::BoxError;
+use super::{Client, ClientError};
+
+/// The longest answer about one record or application.
+pub(super) const SHORT: usize = 1 << 20;
+
+/// The longest answer about many.
+pub(super) const LONG: usize = 64 << 20;
+
+/// Whether a call may change something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    Read,
+    Write,
+}
+
+/// A request before it is sent.
+pub(super) struct Call {
+    method: Method,
+    path: String,
+    body: Option<Vec<u8>>,
+    headers: HeaderMap,
+    effect: Effect,
+    longest: usize,
+}
+
+impl Call {
+    pub(super) fn new(method: Method, path: impl Into<String>, effect: Effect) -> Self {
+        let headers =
+            HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
+        Self { method, path: path.into(), body: None, headers, effect, longest: SHORT }
+    }
+
+    pub(super) fn get(path: impl Into<String>, effect: Effect) -> Self {
+        Self::new(Method::GET, path, effect)
+    }
+
+    pub(super) fn json(mut self, body: Map<String, Value>) -> Self {
+        self.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        self.body = Some(Value::Object(body).to_string().into_bytes());
+        self
+    }
+
+    pub(super) fn accept(self, media_type: &'static str) -> Self {
+        self.header(ACCEPT, HeaderValue::from_static(media_type))
+    }
+
+    pub(super) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+
+    pub(super) fn up_to(self, longest: usize) -> Self {
+        Self { longest, ..self }
+    }
+}
+
+/// A successful answer.
+pub(super) struct Answer {
+    pub(super) body: Bytes,
+    pub(super) headers: HeaderMap,
+    effect: Effect,
+}
+
+impl Answer {
+    /// The answer as what it should be.
+    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
+        serde_json::from_slice(&self.body)
+            .map_err(|error| unreadable(self.effect, format!("the answer is not right: {error}")))
+    }
+
+    /// Takes out of the answer what a form means, or says that it means nothing.
+    pub(super) fn read_as<F: DeserializeOwned, T>(
+        &self,
+        meaning: impl FnOnce(F) -> Result<T, String>,
+    ) -> Result<T, ClientError> {
+        meaning(self.read()?).map_err(|reason| unreadable(self.effect, reason))
+    }
+}
+
+/// An answer that makes no sense. For a write that leaves open what happened.
+fn unreadable(effect: Effect, reason: String) -> ClientError {
+    match effect {
+        Effect::Read => ClientError::Protocol { reason },
+        Effect::Write => ClientError::UnknownOutcome { source: reason.into() },
+    }
+}
+
+/// A problem as the server writes it.
+#[derive(Deserialize)]
+pub(super) struct ProblemForm {
+    code: String,
+    #[serde(default)]
+    detail: String,
+    current: Option<StandingForm>,
+}
+
+impl ProblemForm {
+    /// What the problem means to the caller.
+    pub(super) fn meaning(self, status: u16, retry_after: Option<Duration>) -> ClientError {
+        let Self { code, mut detail, current } = self;
+        if detail.is_empty() {
+            detail = "the server does not say why".into();
+        }
+        match &*code {
+            "absent" => ClientError::Absent,
+            "refused" => match current.map(StandingForm::meaning).transpose() {
+                Ok(current) => ClientError::Refused { current, detail },
+                Err(reason) => ClientError::Protocol { reason },
+            },
+            "unknown_outcome" => ClientError::UnknownOutcome { source: detail.into() },
+            _ => ClientError::Problem { code, status, detail, retry_after },
+        }
+    }
+}
+
+impl Client {
+    /// Sends a request and reads the whole answer. Anything but success is an error.
+    pub(super) async fn exchange(&self, call: Call) -> Result<Answer, ClientError> {
+        let (effect, longest) = (call.effect, call.longest);
+        let (request, connection) = self.request(call)?;
+        let work = async {
+            let response = self.send(request, effect).await?;
+            self.collect(response, effect, longest).await
+        };
+        self.within_deadline(work, &connection, effect).await
+    }
+
+    /// Sends a request whose answer is a stream, and reads the head of the answer.
+    pub(super) async fn open(&self, call: Call) -> Result<Response<Incoming>, ClientError> {
+        let (effect, longest) = (call.effect, call.longest);
+        let (request, connection) = self.request(call)?;
+        let work = async {
+            let response = self.send(request, effect).await?;
+            if response.status().is_success() {
+                return Ok(response);
+            }
+            match self.collect(response, effect, longest).await {
+                Ok(_) => Err(unreadable(effect, "success and failure at once".into())),
+                Err(error) => Err(error),
+            }
+        };
+        self.within_deadline(work, &connection, effect).await
+    }
+
+    /// What follows from a connection that failed while a read was under way.
+    pub(super) fn unreachable(&self, source: impl Into<BoxError>) -> ClientError {
+        ClientError::Unreachable { url: self.shared.base.clone(), source: source.into() }
+    }
+
+    fn request(
+        &self,
+        call: Call,
+    ) -> Result<(Request<Full<Bytes>>, CaptureConnection), ClientError> {
+        let uri = format!("{}{}", self.shared.base, call.path);
+        let mut request = Request::new(Full::from(call.body.unwrap_or_default()));
+        *request.method_mut() = call.method;
+        *request.uri_mut() = uri.parse().map_err(|_| ClientError::Protocol {
+            reason: "the request is too long for a URL".into(),
+        })?;
+        *request.headers_mut() = call.headers;
+        if let Some(authorization) = &self.shared.authorization {
+            request.headers_mut().insert(AUTHORIZATION, authorization.clone());
+        }
+        let connection = capture_connection(&mut request);
+        Ok((request, connection))
+    }
+
+    async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+        effect: Effect,
+    ) -> Result<Response<Incoming>, ClientError> {
+        let response = self.shared.http.request(request).await;
+        response.map_err(|error| {
+            let is_unsent = never_sent(&error);
+            let source = innermost(&error);
+            if is_unsent { self.unreachable(source) } else { self.lost(effect, source) }
+        })
+    }
+
+    async fn within_deadline<T>(
+        &self,
+        work: impl Future<Output = Result<T, ClientError>>,
+        connection: &CaptureConnection,
+        effect: Effect,
+    ) -> Result<T, ClientError> {
+        let late = self.shared.clock.sleep(self.deadline);
+        tokio::select! {
+            biased;
+            done = work => done,
+            () = late => {
+                let source = format!("no answer within {} ms", self.deadline.as_millis());
+                let is_sent = connection.connection_metadata().is_some();
+                Err(if is_sent { self.lost(effect, source) } else { self.unreachable(source) })
+            }
+        }
+    }
+
+    /// What follows from a connection that was lost after the request was handed to it.
+    fn lost(&self, effect: Effect, source: String) -> ClientError {
+        match effect {
+            Effect::Read => self.unreachable(source),
+            Effect::Write => ClientError::UnknownOutcome { source: source.into() },
+        }
+    }
+
+    async fn collect(
+        &self,
+        response: Response<Incoming>,
+        effect: Effect,
+        longest: usize,
+    ) -> Result<Answer, ClientError> {
+        let (head, mut incoming) = response.into_parts();
+        let status = head.status;
+        // HTTP promises that nothing was done, even where the words are lost.
+        let effect = if status.is_client_error() { Effect::Read } else { effect };
+        let mut body = BytesMut::new();
+        while let Some(frame) = incoming.frame().await {
+            let frame = frame.map_err(|error| self.lost(effect, innermost(&error)))?;
+            let Ok(data) = frame.into_data() else { continue };
+            if body.len() + data.len() > longest {
+                let reason = format!("the answer is longer than {longest} bytes");
+                return Err(unreadable(effect, reason));
+            }
+            body.extend_from_slice(&data);
+        }
+        if status.is_success() {
+            return Ok(Answer { body: body.freeze(), headers: head.headers, effect });
+        }
+        Err(self.failure(status, &head.headers, &body, effect))
+    }
+
+    /// What an answer other than success means.
+    fn failure(
+        &self,
+        status: StatusCode,
+        headers: &HeaderMap,
+        body: &[u8],
+        effect: Effect,
+    ) -> ClientError {
+        if let Ok(mut problem) = serde_json::from_slice::<ProblemForm>(body) {
+            problem.detail = self.masked(&problem.detail);
+            return problem.meaning(status.as_u16(), retry_after(headers));
+        }
+        let location = headers.get(LOCATION).and_then(|location| location.to_str().ok());
+        let reason = match location.filter(|_| status.is_redirection()) {
+            Some(to) => format!("HTTP {status} to {}: not followed", self.masked(to)),
+            None => format!("HTTP {status} without a problem that says why"),
+        };
+        // A proxy says 502 whether or not the request went through.
+        let effect = if status.is_server_error() { effect } else { Effect::Read };
+        unreadable(effect, reason)
+    }
+
+    fn masked(&self, text: &str) -> String {
+        self.shared.key.as_ref().map_or_else(|| text.to_owned(), |key| key.masked(text))
+    }
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+/// Whether the request was certainly not written to a connection.
+fn never_sent(error: &legacy::Error) -> bool {
+    let source = error.source().and_then(|source| source.downcast_ref::<hyper::Error>());
+    error.is_connect() || source.is_some_and(hyper::Error::is_canceled)
+}
+
+/// The cause at the end of the chain: what those before it say of hyper helps nobody.
+fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}

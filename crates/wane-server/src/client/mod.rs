@@ -1,0 +1,174 @@
+//! A typed client of a `wane` server over HTTP: what the command line and the tests call.
+//!
+//! Every call is one exchange within a deadline, with an answer of bounded size, over kept-alive
+//! HTTP/1.1 connections. Nothing is sent twice and no redirect is followed: a credential goes to
+//! the server that it was given for and to no other.
+//!
+//! What went wrong is said by what can be done about it, see [`ClientError`]. The line between
+//! "cannot be reached" and "unknown outcome" is whether the request was handed to a connection.
+//!
+//! ```text
+//! app_ttl, batch, watch, admin -> exchange (deadline, bounds, what an answer means) -> wire (TCP, TLS)
+//! ```
+//!
+//! Not here: where the address and the key come from. That is `cli::connection`.
+
+mod admin;
+mod app_ttl;
+mod batch;
+mod error;
+mod exchange;
+mod secret;
+mod server_sent;
+mod watch;
+mod wire;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub use admin::{Admin, AppSummary, AppsPage, Backup, CreatedApp, KeySummary};
+pub use app_ttl::{AppTtl, Entry, Item, ScanPage, ScanRange};
+pub use batch::{BatchAnswer, BatchOperation};
+pub use error::{ClientError, Current, EndpointError};
+pub use secret::Secret;
+pub use watch::{ChangeKind, Event, Notice, Watch};
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::Uri;
+use hyper::header::HeaderValue;
+use hyper_util::client::legacy;
+use hyper_util::rt::TokioExecutor;
+use wane::clock::SharedClock;
+use wane::services::apps::AppName;
+
+use exchange::{Call, Effect};
+use wire::Connector;
+
+/// How long a call may take, unless told otherwise.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Below what servers and proxies wait before they close an idle connection.
+const IDLE: Duration = Duration::from_secs(15);
+
+/// Whose certificates are believed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trust {
+    /// The public certificate authorities.
+    PublicRoots,
+    /// Only the authorities in this PEM file.
+    CaFile(PathBuf),
+}
+
+/// A server and the way in.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    /// `http://host:port` or `https://host:port`, a path before the server's own is kept.
+    pub url: String,
+    /// The credential `id.secret`.
+    pub key: Option<Secret>,
+    /// Whose certificates are believed, where the URL is `https`.
+    pub trust: Trust,
+}
+
+/// A client of one server. Clones share its connections.
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+    deadline: Duration,
+}
+
+struct Shared {
+    http: legacy::Client<Connector, Full<Bytes>>,
+    base: String,
+    key: Option<Secret>,
+    authorization: Option<HeaderValue>,
+    clock: SharedClock,
+}
+
+impl Client {
+    /// A client, or what is wrong with the endpoint. Nothing is sent yet.
+    pub fn new(endpoint: &Endpoint, clock: SharedClock) -> Result<Self, EndpointError> {
+        let (base, is_https) = checked_url(&endpoint.url)?;
+        let tls = is_https.then(|| wire::tls(&endpoint.trust)).transpose()?;
+        let connector = Connector::new(tls, Arc::clone(&clock));
+        let http = legacy::Client::builder(TokioExecutor::new())
+            .pool_idle_timeout(IDLE)
+            .build::<_, Full<Bytes>>(connector);
+        let authorization = endpoint.key.as_ref().map(bearer).transpose()?;
+        let key = endpoint.key.clone();
+        let shared = Shared { http, base, key, authorization, clock };
+        Ok(Self { shared: Arc::new(shared), deadline: DEADLINE })
+    }
+
+    /// The same client with another deadline for each call.
+    #[must_use]
+    pub fn with_deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
+    }
+
+    /// Where the server is.
+    pub fn url(&self) -> &str {
+        &self.shared.base
+    }
+
+    /// The TTL storage of an application.
+    pub fn app_ttl(&self, app: &AppName) -> AppTtl {
+        AppTtl::new(self.clone(), app)
+    }
+
+    /// The operator's calls; they are answered on the admin listener.
+    pub fn admin(&self) -> Admin {
+        Admin::new(self.clone())
+    }
+
+    /// Succeeds where the process lives.
+    pub async fn livez(&self) -> Result<(), ClientError> {
+        self.exchange(Call::get("/livez", Effect::Read)).await.map(drop)
+    }
+
+    /// Succeeds where the server takes requests.
+    pub async fn readyz(&self) -> Result<(), ClientError> {
+        self.exchange(Call::get("/readyz", Effect::Read)).await.map(drop)
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("url", &self.shared.base)
+            .field("key", &self.shared.key)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The URL without a slash at its end, and whether it is `https`.
+fn checked_url(url: &str) -> Result<(String, bool), EndpointError> {
+    let wrong = |reason: &'static str| Err(EndpointError::Url { reason });
+    let Ok(uri) = url.parse::<Uri>() else { return wrong("it is not a URL") };
+    let is_https = match uri.scheme_str() {
+        Some("http") => false,
+        Some("https") => true,
+        Some(_) | None => return wrong("it does not begin with http:// or https://"),
+    };
+    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        return wrong("it has a user or a password in it; give a key instead");
+    }
+    if uri.query().is_some() {
+        return wrong("it has a query in it");
+    }
+    Ok((url.trim_end_matches('/').to_owned(), is_https))
+}
+
+fn bearer(key: &Secret) -> Result<HeaderValue, EndpointError> {
+    let text = format!("Bearer {}", key.reveal());
+    let mut value = HeaderValue::from_str(&text).map_err(|_| EndpointError::Key)?;
+    value.set_sensitive(true);
+    Ok(value)
+}

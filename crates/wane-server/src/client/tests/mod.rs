@@ -1,0 +1,8 @@
+//! The client against servers that play what a test tells them, faults included.
+
+mod answers;
+mod faults;
+mod forms;
+mod setup;
+pub(crate) mod stage;
+mod streams;
