@@ -9,6 +9,7 @@
 //! Only `wiring` names concrete stores. `http` parses, calls a service and answers; the rules are in
 //! `wane::services`.
 
+pub mod cli;
 pub mod client;
 pub mod first_start;
 pub mod http;

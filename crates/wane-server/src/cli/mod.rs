@@ -1,0 +1,190 @@
+//! The command line: what is typed, where it goes, and the exit code that comes back.
+//!
+//! ```text
+//! arguments -> connection (which server, which key) -> ttl, app: one call each -> output
+//!                                                     what failed -> failure (two lines, exit code)
+//! ```
+//!
+//! Everything outside of the process is in [`Surroundings`]: the environment, the three streams and
+//! the clock. Answers go to standard output, everything else to standard error.
+
+mod app;
+mod completions;
+mod connection;
+mod failure;
+mod lifetime;
+mod output;
+mod serve;
+mod ttl;
+
+#[cfg(test)]
+mod tests;
+
+pub use failure::Exit;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{self, IsTerminal, Read, Write};
+
+use clap::{Parser, Subcommand};
+use wane::clock::{SharedClock, SystemClock};
+
+use connection::{ConnectionFlags, Place};
+use failure::Failure;
+use output::OutputFlags;
+
+/// Shown after the list of commands, and in docs/cli.md.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  failed: the server cannot be reached, or says no; nothing was applied
+  2  wrong usage: arguments, or a key, value or life outside of the limits
+  3  refused: the condition did not hold, nothing was applied
+  4  absent: no such live entry, app or key
+  5  unknown outcome: the write may or may not have been applied; read before deciding
+
+Where the server and the key come from, the first that is there:
+  server  --url, WANE_URL, http://127.0.0.1:8628
+          for operators: --admin-url, WANE_ADMIN_URL, http://127.0.0.1:8629
+  key     --key, WANE_KEY, DATA/demo.key (for operators: DATA/admin.key)
+  DATA    --data, WANE_DATA, ./wane-data";
+
+/// A store for state that expires.
+#[derive(Debug, Parser)]
+#[command(name = "wane", version, after_help = EXIT_CODES, max_term_width = 100)]
+struct Arguments {
+    #[command(flatten)]
+    connection: ConnectionFlags,
+    #[command(flatten)]
+    output: OutputFlags,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve over HTTP
+    Serve(serve::ServeFlags),
+    #[command(flatten)]
+    Remote(RemoteCommand),
+    /// Print the completions of a shell
+    Completions(completions::CompletionsArguments),
+}
+
+/// Commands that ask a server.
+#[derive(Debug, Subcommand)]
+enum RemoteCommand {
+    /// Read and write the entries of an app
+    Ttl(ttl::TtlArguments),
+    /// Make apps, their keys and their limits (for operators)
+    #[command(subcommand)]
+    App(app::AppCommand),
+}
+
+/// Looks up a variable of the environment.
+pub type Variables = Box<dyn Fn(&str) -> Option<OsString>>;
+
+/// What a run of the command line has around it.
+pub struct Surroundings {
+    /// The environment.
+    pub env: Variables,
+    /// Standard input.
+    pub input: Box<dyn Read>,
+    /// Standard output.
+    pub out: Box<dyn Write>,
+    /// Standard error.
+    pub err: Box<dyn Write>,
+    /// Whether a person reads standard output.
+    pub out_is_terminal: bool,
+    /// Whether a person reads standard error.
+    pub err_is_terminal: bool,
+    /// Time.
+    pub clock: SharedClock,
+}
+
+impl Surroundings {
+    /// Those of this process.
+    pub fn of_process() -> Self {
+        Self {
+            env: Box::new(|name| std::env::var_os(name)),
+            input: Box::new(io::stdin()),
+            out: Box::new(io::stdout()),
+            err: Box::new(io::stderr()),
+            out_is_terminal: io::stdout().is_terminal(),
+            err_is_terminal: io::stderr().is_terminal(),
+            clock: SystemClock::shared(),
+        }
+    }
+
+    /// A variable that is set to something.
+    fn variable(&self, name: &str) -> Option<OsString> {
+        (self.env)(name).filter(|value| !value.is_empty())
+    }
+}
+
+impl fmt::Debug for Surroundings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Surroundings").field("clock", &self.clock).finish_non_exhaustive()
+    }
+}
+
+/// Runs one command line, the name of the program first, and says how it went.
+pub fn run<A>(arguments: A, surroundings: &mut Surroundings) -> Exit
+where
+    A: IntoIterator,
+    A::Item: Into<OsString> + Clone,
+{
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => return failure::print_usage(&error, surroundings),
+    };
+    let Arguments { connection, output, command } = arguments;
+    let done = match command {
+        Command::Serve(flags) => serve::run(&flags),
+        Command::Completions(shell) => completions::run(&shell, &mut *surroundings.out),
+        Command::Remote(command) => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            match runtime {
+                Ok(runtime) => {
+                    return runtime.block_on(ask(command, &connection, &output, surroundings));
+                }
+                Err(error) => Err(Failure::failed("cannot start", &error, "free some memory")),
+            }
+        }
+    };
+    finish(done, None, &output, surroundings)
+}
+
+/// Runs a command that asks a server and prints what it answers.
+async fn ask(
+    command: RemoteCommand,
+    connection: &ConnectionFlags,
+    flags: &OutputFlags,
+    surroundings: &mut Surroundings,
+) -> Exit {
+    let place = match &command {
+        RemoteCommand::Ttl(command) => connection.app_place(&command.app, surroundings),
+        RemoteCommand::App(_) => connection.admin_place(surroundings),
+    };
+    let place = match place {
+        Ok(place) => place,
+        Err(failure) => return finish(Err(failure), None, flags, surroundings),
+    };
+    let done = match command {
+        RemoteCommand::Ttl(command) => ttl::run(command, &place, flags, surroundings).await,
+        RemoteCommand::App(command) => app::run(command, &place, flags, surroundings).await,
+    };
+    finish(done, Some(&place), flags, surroundings)
+}
+
+fn finish(
+    done: Result<(), Failure>,
+    place: Option<&Place>,
+    flags: &OutputFlags,
+    surroundings: &mut Surroundings,
+) -> Exit {
+    match done.and_then(|()| Ok(surroundings.out.flush()?)) {
+        Ok(()) => Exit::Done,
+        Err(failure) => failure::print(&failure, place, flags, surroundings),
+    }
+}
