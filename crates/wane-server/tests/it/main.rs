@@ -1,6 +1,7 @@
-//! Integration tests of the `wane` process: the real binary on ports that the system chose.
+//! Integration tests of the server: its listener, and the real binary on ports the system chose.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod http;
+mod listen;
 mod server;
