@@ -7,7 +7,8 @@
 //! The connection's task polls the protocol and, when a limit may have been reached, asks
 //! `patience` for a verdict. A connection that ends while its peer may still be sending lingers:
 //! it says that it is done, then reads and forgets for a moment. Closing at once would make the
-//! kernel send a reset, which can destroy the answer (413, 431) before the peer has read it.
+//! kernel send a reset, which can destroy the answer (413, 431) before the peer has read it. Only
+//! HTTP/1 needs it: an HTTP/2 request is ended by frames of its own.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -34,6 +35,9 @@ use super::tls::{Certificates, ClientCertificate};
 
 /// How long a connection lingers.
 const LINGER: Duration = Duration::from_secs(2);
+
+/// How much a connection that lingers reads.
+const LINGER_BYTES: u64 = 64 * 1024 * 1024;
 
 /// What hyper may keep of one HTTP/2 answer that the peer does not take.
 const HTTP2_SEND_BYTES: usize = 64 * 1024;
@@ -180,7 +184,7 @@ impl Connection {
                 if let Err(error) = &result {
                     tracing::debug!(peer = %self.peer, error, "connection ended");
                 }
-                if result.is_err() || patience.unread() {
+                if patience.unread() {
                     tokio::select! {
                         () = forget_rest(&mut socket) => {}
                         () = self.host.clock.sleep(LINGER) => {}
@@ -193,9 +197,8 @@ impl Connection {
 
 /// Says that nothing more will come, and reads until the peer says so too.
 async fn forget_rest(socket: &mut TcpStream) {
-    let mut forgotten = [0; 1024];
     if socket.shutdown().await.is_ok() {
-        while matches!(socket.read(&mut forgotten).await, Ok(1..)) {}
+        let _ = tokio::io::copy(&mut socket.take(LINGER_BYTES), &mut tokio::io::sink()).await;
     }
 }
 

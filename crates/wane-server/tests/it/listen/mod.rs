@@ -203,21 +203,28 @@ impl Server {
         assert!(took() < LIMIT / 2, "took {:?}", took());
     }
 
-    /// Waits until so many connections are open.
     async fn until_open(&self, open: usize) {
-        let waiting = async {
-            while self.connections.open() != open {
-                pause(Duration::from_millis(2)).await;
-            }
-        };
-        let reached = timeout(SOON, waiting).await;
-        assert!(reached.is_ok(), "{} connections are open, not {open}", self.connections.open());
+        until("connections are open", open, || self.connections.open()).await;
+    }
+
+    /// Until so many requests wait in `/for-ever`.
+    async fn until_waiting(&self, waiting: usize) {
+        until("requests wait", waiting, || self.seen.waiting.load(Ordering::SeqCst)).await;
     }
 
     async fn stop(self) -> Drained {
         self.stop.send(()).expect("the server runs");
         timeout(SOON, self.serving).await.expect("it ends in time").expect("without a panic")
     }
+}
+
+async fn until(what: &str, wanted: usize, count: impl Fn() -> usize) {
+    let reaching = async {
+        while count() != wanted {
+            pause(Duration::from_millis(2)).await;
+        }
+    };
+    assert!(timeout(SOON, reaching).await.is_ok(), "{} {what}, not {wanted}", count());
 }
 
 /// A client that sends what it is told to, byte for byte.

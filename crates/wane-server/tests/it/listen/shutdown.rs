@@ -30,8 +30,7 @@ async fn what_does_not_end_in_time_is_cut_and_counted() {
     for client in &mut stuck {
         client.send(b"GET /for-ever HTTP/1.1\r\nHost: x\r\n\r\n").await;
     }
-    server.until_open(2).await;
-    pause(SHORT).await;
+    server.until_waiting(2).await;
     let seen = Arc::clone(&server.seen);
 
     let took = stopwatch();
