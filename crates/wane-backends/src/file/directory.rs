@@ -6,6 +6,7 @@
 //! ```
 //!
 //! A store appears whole or not at all: it is written under another name, synced, and then linked.
+//! A store that was filled in another directory, as by a restoration, takes its place the same way.
 //! Within a process a directory opens once; everyone who opens it shares that store. Between
 //! processes redb's lock on the file decides.
 
@@ -58,6 +59,10 @@ impl Directory {
         self.path.join("records.redb")
     }
 
+    fn acknowledged(&self) -> PathBuf {
+        self.path.join("acknowledged")
+    }
+
     pub(super) fn exists(&self) -> bool {
         self.records().exists()
     }
@@ -96,6 +101,22 @@ impl Directory {
         Ok(())
     }
 
+    /// Takes over the closed store of `draft`, which holds none from then on.
+    pub(super) fn take_over(&self, draft: &Self) -> Result<(), OpenError> {
+        // Unlike a rename, a link never replaces what another process has put there meanwhile.
+        fs::hard_link(draft.records(), self.records()).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => OpenError::Exists { path: self.path.clone() },
+            _ if !draft.exists() => OpenError::Absent { path: draft.path.clone() },
+            _ => self.io(error),
+        })?;
+        // From here on the store is in its place; without the file beside it, it opens as well.
+        fs::rename(draft.acknowledged(), self.acknowledged())
+            .and_then(|()| fs::remove_file(draft.records()))
+            .and_then(|()| sync(&draft.path))
+            .and_then(|()| sync(&self.path))
+            .map_err(|error| self.io(error))
+    }
+
     /// Opens the store that is here, on what `storage` makes of the file, and checks that it is
     /// whole.
     pub(super) fn open<S: StorageBackend>(
@@ -117,9 +138,8 @@ impl Directory {
         let storage = storage(file).map_err(|error| self.io(error))?;
         let storage = TentativeStorage::new(storage);
         let (engine, found) = self.open_engine(storage.clone())?;
-        let (acknowledged, last) =
-            Acknowledged::open(&self.path.join("acknowledged"), found.identity)
-                .map_err(|error| self.io(error))?;
+        let (acknowledged, last) = Acknowledged::open(&self.acknowledged(), found.identity)
+            .map_err(|error| self.io(error))?;
         match last {
             Some(last) if found.commit < last => Err(self.damaged(&format!(
                 "commit {last} was acknowledged, and the file ends at commit {}; if an older \

@@ -126,6 +126,24 @@ impl FileStore {
         }
     }
 
+    /// Whether there is a store in `directory`, sound or not.
+    pub fn exists(directory: &Path) -> bool {
+        Directory::new(directory).exists()
+    }
+
+    /// Moves the closed store of `draft` into `directory`, which exists on the same file system and
+    /// holds none: at one instant, and never in place of another.
+    pub fn place(draft: &Path, directory: &Path) -> Result<(), OpenError> {
+        let mut register = Register::lock();
+        let open = draft.canonicalize().ok().and_then(|path| register.find(&path));
+        // A handle that was found is dropped without the register, which closing a store takes.
+        drop(register);
+        if open.is_some() {
+            return Err(OpenError::InUse { path: draft.to_path_buf() });
+        }
+        Directory::new(directory).take_over(&Directory::new(draft))
+    }
+
     /// The size of the file, in bytes.
     pub fn size_on_disk(&self) -> std::io::Result<u64> {
         self.inner.shared.file_size()

@@ -6,6 +6,7 @@ mod disk_faults;
 mod harness;
 mod kill;
 mod opening;
+mod placing;
 mod power_cut;
 mod proof;
 mod second_process;
