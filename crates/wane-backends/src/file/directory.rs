@@ -104,10 +104,14 @@ impl Directory {
     /// Takes over the closed store of `draft`, which holds none from then on.
     pub(super) fn take_over(&self, draft: &Self) -> Result<(), OpenError> {
         // Unlike a rename, a link never replaces what another process has put there meanwhile.
-        fs::hard_link(draft.records(), self.records()).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => OpenError::Exists { path: self.path.clone() },
-            _ if !draft.exists() => OpenError::Absent { path: draft.path.clone() },
-            _ => self.io(error),
+        fs::hard_link(draft.records(), self.records()).map_err(|error| {
+            if error.kind() == io::ErrorKind::AlreadyExists {
+                OpenError::Exists { path: self.path.clone() }
+            } else if !draft.exists() {
+                OpenError::Absent { path: draft.path.clone() }
+            } else {
+                self.io(error)
+            }
         })?;
         // From here on the store is in its place; without the file beside it, it opens as well.
         fs::rename(draft.acknowledged(), self.acknowledged())

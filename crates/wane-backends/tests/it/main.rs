@@ -1,5 +1,6 @@
 //! Integration tests of the backends: one binary, one module per concern.
 
+mod backup;
 mod conformance;
 mod controls;
 mod disk_faults;

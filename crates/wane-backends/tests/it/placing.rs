@@ -15,26 +15,26 @@ fn key() -> Key {
 
 async fn fill(store: &FileStore, text: &str) {
     let value = Value::new(text.to_owned()).expect("a legal value");
-    let outcome = store.put(&key(), Write::new(value, Life::Permanent)).await.unwrap();
+    let outcome = store.put(&key(), Write::new(value, Life::Permanent)).await.expect("it works");
     assert!(outcome.is_applied());
 }
 
 async fn held(directory: &Path) -> Vec<u8> {
-    let store = FileStore::open(directory, SystemClock::shared()).unwrap();
-    store.get(&key()).await.unwrap().expect("the row").value.to_vec()
+    let store = FileStore::open(directory, SystemClock::shared()).expect("a store");
+    store.get(&key()).await.expect("it works").expect("the row").value.to_vec()
 }
 
 fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).unwrap();
+    let entries = fs::read_dir(directory).expect("it works");
     let mut names: Vec<_> =
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        entries.map(|entry| entry.expect("an entry").file_name().display().to_string()).collect();
     names.sort();
     names
 }
 
 async fn draft(directory: &TempDir, text: &str) -> std::path::PathBuf {
     let draft = directory.path().join("draft");
-    fill(&FileStore::create(&draft, SystemClock::shared()).unwrap(), text).await;
+    fill(&FileStore::create(&draft, SystemClock::shared()).expect("a store"), text).await;
     draft
 }
 
