@@ -21,6 +21,17 @@ pub enum AnyStore {
     File(FileStore),
 }
 
+impl AnyStore {
+    /// The name of the backend, as settings and metrics have it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Memory(_) => "mem",
+            #[cfg(feature = "file")]
+            Self::File(_) => "file",
+        }
+    }
+}
+
 /// Where a scan of any backend goes on.
 #[derive(Debug)]
 #[non_exhaustive]

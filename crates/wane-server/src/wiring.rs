@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use wane::clock::SharedClock;
 use wane::services::app_ttl::{AppTtl, AppTtlStorage};
 use wane::services::apps::Apps;
+use wane::services::backup::{Backup, BackupError};
 use wane::store::{ObservedStore, WatchedStore, prometheus_text};
 use wane_backends::{AnyStore, OpenError};
 
@@ -28,6 +29,8 @@ pub struct Services {
     pub(crate) requests: Arc<RequestMetrics>,
     pub(crate) closing: Closing,
     observed: ObservedStore<AnyStore>,
+    store: ServedStore,
+    backend: &'static str,
     connections: Arc<OnceLock<Connections>>,
 }
 
@@ -35,7 +38,7 @@ impl Services {
     /// Opens the store that `url` names and puts the services on top.
     pub fn open(url: &str, clock: SharedClock) -> Result<Self, OpenError> {
         let backend = wane_backends::open(url, Arc::clone(&clock))?;
-        let name = if url.starts_with("mem") { "mem" } else { "file" };
+        let name = backend.name();
         let observed = ObservedStore::new(backend, name, Arc::clone(&clock));
         let store = WatchedStore::new(observed.clone(), Arc::clone(&clock));
         Ok(Self {
@@ -45,9 +48,16 @@ impl Services {
             requests: Arc::default(),
             closing: Closing::default(),
             observed,
+            store,
+            backend: name,
             connections: Arc::default(),
             clock,
         })
+    }
+
+    /// Begins a backup of the whole store.
+    pub(crate) async fn backup(&self) -> Result<Backup<ServedStore>, BackupError> {
+        Backup::begin(self.store.clone(), &*self.clock, self.backend).await
     }
 
     /// Adds the connections of the main listener to what is counted.

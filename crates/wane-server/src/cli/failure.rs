@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::Surroundings;
+use super::backup::BackupCommandError;
 use super::connection::{Listener, Place};
 use super::output::{
     OutputFlags, error_word, left, put_expiry, put_value, shown_text, shown_value,
@@ -54,8 +55,16 @@ pub(super) enum Failure {
     Usage { what: String, advice: String },
     /// Anything else.
     Failed { what: String, advice: String },
+    /// A store or a backup here, not at a server.
+    Store(BackupCommandError),
     /// The answer cannot be written.
     Output(io::Error),
+}
+
+impl From<BackupCommandError> for Failure {
+    fn from(error: BackupCommandError) -> Self {
+        Self::Store(error)
+    }
 }
 
 impl From<ClientError> for Failure {
@@ -96,6 +105,11 @@ impl Failure {
         match self {
             Self::Client(error) => exit_of(error),
             Self::Usage { .. } => Exit::Usage,
+            Self::Store(error) => match error.exit_code() {
+                3 => Exit::Refused,
+                4 => Exit::Absent,
+                _ => Exit::Failed,
+            },
             // Whoever read the answer has read enough.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
             Self::Failed { .. } | Self::Output(_) => Exit::Failed,
@@ -107,6 +121,7 @@ impl Failure {
             Self::Client(ClientError::Absent) => "absent: nothing live has that name".into(),
             Self::Client(error) => error.to_string(),
             Self::Usage { what, .. } | Self::Failed { what, .. } => what.clone(),
+            Self::Store(error) => error.to_string(),
             Self::Output(error) => format!("cannot write the answer: {error}"),
         }
     }
@@ -115,6 +130,7 @@ impl Failure {
         match self {
             Self::Client(error) => advice_on(error, place, surroundings),
             Self::Usage { advice, .. } | Self::Failed { advice, .. } => advice.clone(),
+            Self::Store(_) => "nothing was changed".into(),
             Self::Output(_) => "make room, or send the answer elsewhere".into(),
         }
     }
@@ -129,6 +145,11 @@ impl Failure {
             Self::Client(ClientError::Unreachable { .. }) => ("unreachable", None),
             Self::Client(ClientError::Protocol { .. }) => ("protocol", None),
             Self::Usage { .. } => ("usage", None),
+            Self::Store(_) => match self.exit() {
+                Exit::Refused => ("refused", None),
+                Exit::Absent => ("absent", None),
+                Exit::Done | Exit::Failed | Exit::Usage | Exit::Unknown => ("failed", None),
+            },
             Self::Failed { .. } | Self::Output(_) => ("failed", None),
         };
         let mut object = Map::from_iter([

@@ -9,12 +9,14 @@
 //! the clock. Answers go to standard output, everything else to standard error.
 
 mod app;
+pub mod backup;
 mod completions;
 mod connection;
 mod failure;
 mod lifetime;
 mod output;
 mod serve;
+mod store;
 mod ttl;
 
 #[cfg(test)]
@@ -29,6 +31,7 @@ use std::io::{self, IsTerminal, Read, Write};
 use clap::{Parser, Subcommand};
 use wane::clock::{SharedClock, SystemClock};
 
+use crate::settings::ServeFlags;
 use connection::{ConnectionFlags, Place};
 use failure::Failure;
 use output::OutputFlags;
@@ -64,9 +67,11 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve over HTTP
-    Serve(serve::ServeFlags),
+    Serve(Box<ServeFlags>),
     #[command(flatten)]
     Remote(RemoteCommand),
+    #[command(flatten)]
+    Store(store::StoreCommand),
     /// Print the completions of a shell
     Completions(completions::CompletionsArguments),
 }
@@ -140,19 +145,28 @@ where
     };
     let Arguments { connection, output, command } = arguments;
     let done = match command {
-        Command::Serve(flags) => serve::run(&flags),
+        Command::Serve(flags) => serve::run(&flags, surroundings),
         Command::Completions(shell) => completions::run(&shell, &mut *surroundings.out),
         Command::Remote(command) => {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            match runtime {
-                Ok(runtime) => {
-                    return runtime.block_on(ask(command, &connection, &output, surroundings));
-                }
-                Err(error) => Err(Failure::failed("cannot start", &error, "free some memory")),
-            }
+            return wait_for(ask(command, &connection, &output, surroundings));
+        }
+        Command::Store(command) => {
+            return wait_for(store::run(command, &connection, &output, surroundings));
         }
     };
     finish(done, None, &output, surroundings)
+}
+
+/// Runs a command on a runtime of its own.
+fn wait_for(command: impl Future<Output = Exit>) -> Exit {
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(command),
+        Err(error) => {
+            // Without a runtime there is nothing to report through.
+            eprintln!("cannot start: {error}\nfree some memory");
+            Exit::Failed
+        }
+    }
 }
 
 /// Runs a command that asks a server and prints what it answers.

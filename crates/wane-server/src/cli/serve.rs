@@ -1,16 +1,25 @@
 //! `wane serve`: the settings that the command line gives to the server.
 
-use clap::Args;
-
+use super::Surroundings;
 use super::failure::Failure;
+use crate::settings::{ServeFlags, Settings};
+use crate::{serve, telemetry};
 
-/// What can be said about the server on the command line.
-#[derive(Debug, Args)]
-pub(super) struct ServeFlags {}
-
-pub(super) fn run(_flags: &ServeFlags) -> Result<(), Failure> {
-    Err(Failure::Failed {
-        what: "this build has no server in it".into(),
-        advice: "use a build that has one".into(),
+pub(super) fn run(flags: &ServeFlags, surroundings: &mut Surroundings) -> Result<(), Failure> {
+    let loaded = Settings::load(flags, std::env::vars_os()).map_err(|error| Failure::Usage {
+        what: error.to_string(),
+        advice: "`wane serve --help` lists every setting".into(),
+    })?;
+    if flags.print_settings {
+        return Ok(write!(surroundings.out, "{}", loaded.print_settings())?);
+    }
+    telemetry::start(&loaded.settings);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime =
+        runtime.map_err(|error| Failure::failed("cannot start", &error, "free some memory"))?;
+    let served = runtime.block_on(serve::serve(&loaded.settings, flags.ready_file.as_deref()));
+    served.map_err(|error| Failure::Failed {
+        what: error.to_string(),
+        advice: "nothing was changed; the server is not running".into(),
     })
 }

@@ -1,15 +1,19 @@
 //! Applications and credentials over HTTP, on the admin listener.
 
 use axum::Json;
+use axum::body::Body;
 use axum::extract::{Path, Request, State};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::unfold;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 use wane::services::apps::{App, AppName, Limits, LimitsChange, NewKey, Scope};
 use wane::store::PageLimit;
 
 use super::body::{self, ONE_OPERATION};
-use super::problem::{Problem, ProblemBody};
+use super::problem::{Code, Problem, ProblemBody};
 use super::query::Parameters;
 use crate::wiring::Services;
 
@@ -301,4 +305,21 @@ pub(super) async fn add_credential(
     let scopes = scopes_of(&body.scopes)?;
     let key = services.apps.add_credential(&scopes, body.ispb.as_deref()).await?;
     Ok((StatusCode::CREATED, Json(NewKeyBody::from(&key))))
+}
+
+/// Streams the whole store as it was when the stream began. A stream that breaks off lacks its end,
+/// which every reader of backups notices.
+#[utoipa::path(get, path = "/api/v1/admin/backup", tag = "admin",
+    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>),
+        (status = "4XX", body = ProblemBody)))]
+pub(super) async fn backup(State(services): State<Services>) -> Result<Response, Problem> {
+    let backup = services.backup().await.map_err(|error| {
+        tracing::warn!(%error, "a backup could not begin");
+        Problem::new(Code::Unavailable, "the store cannot be scanned now; try again")
+    })?;
+    let chunks = unfold(backup, |mut backup| async {
+        let chunk = backup.next().await?;
+        Some((chunk, backup))
+    });
+    Ok(([(CONTENT_TYPE, "application/octet-stream")], Body::from_stream(chunks)).into_response())
 }
