@@ -179,7 +179,9 @@ async fn a_file_is_replaced_only_by_force_and_only_by_a_complete_backup() {
     fs::write(fixture.path("a.wane"), "precious").unwrap();
     let kept = || fs::read(fixture.path("a.wane")).unwrap() == b"precious";
 
-    let refused = fixture.backup("a.wane").await.unwrap_err();
+    let unasked: RemoteBackup = Box::pin(stream::poll_fn(|_| panic!("the server was asked")));
+    let source = Source::Remote(unasked);
+    let refused = run_backup(&fixture.args("a.wane"), source, &fixture.clock).await.unwrap_err();
     assert!(matches!(refused, BackupCommandError::FileExists { .. }), "{refused}");
     assert_eq!(refused.exit_code(), 3);
     assert!(kept());

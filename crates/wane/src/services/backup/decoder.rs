@@ -78,10 +78,7 @@ impl Decoder {
 
     fn next_frame(&mut self) -> Result<Option<Part>, BackupError> {
         if matches!(self.expected, Expected::Nothing) {
-            return match self.buffer.is_empty() {
-                true => Ok(None),
-                false => Err(BackupError::TrailingBytes { offset: self.offset }),
-            };
+            return self.finish().map(|()| None);
         }
         let Some([kind, length @ ..]) = self.buffer.first_chunk::<FRAME_HEAD>() else {
             return Ok(None);
@@ -162,7 +159,8 @@ impl Decoder {
     /// Whether the backup was whole, once all bytes were pushed and all parts taken.
     pub(super) fn finish(&self) -> Result<(), BackupError> {
         let within = match self.expected {
-            Expected::Nothing => return Ok(()),
+            Expected::Nothing if self.buffer.is_empty() => return Ok(()),
+            Expected::Nothing => return Err(BackupError::TrailingBytes { offset: self.offset }),
             Expected::Preamble => "its first 16 bytes",
             Expected::Header => "its header",
             Expected::Records(_) if self.buffer.is_empty() => "its records: the trailer is missing",

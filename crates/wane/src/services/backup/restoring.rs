@@ -16,7 +16,7 @@ use crate::store::{
 };
 
 /// A group is written once it holds this many records, or this many bytes.
-const GROUP_RECORDS: usize = 8_192;
+pub(super) const GROUP_RECORDS: usize = 8_192;
 const GROUP_BYTES: usize = 4 << 20;
 
 /// How far the clock may be behind the backup and is lifted. Beyond, somebody has to set it.

@@ -4,6 +4,7 @@ use super::*;
 use crate::clock::Clock;
 use crate::services::backup::decoder::Decoder;
 use crate::services::backup::format::MAX_PAYLOAD;
+use crate::services::backup::restoring::GROUP_RECORDS;
 
 fn sample() -> (Fixture, Vec<u8>) {
     let fixture = Fixture::new(1);
@@ -83,6 +84,27 @@ async fn what_follows_the_end_is_refused() {
         let error = refused(&fixture, &[&bytes, tail].concat(), "a tail").await;
         assert!(matches!(error, BackupError::TrailingBytes { offset } if offset == end), "{error}");
     }
+}
+
+/// What one group of writes cannot hide: the damage is at the end of many.
+#[tokio::test]
+async fn nothing_is_written_from_a_file_that_is_damaged_at_its_end() {
+    let fixture = Fixture::new(1);
+    let mut forged = Forged::new(fixture.clock.now());
+    for index in 0..=GROUP_RECORDS {
+        forged = forged.record(&format!("{index}"), b"", None, 0);
+    }
+    let mut bytes = forged.end();
+    *bytes.last_mut().unwrap() ^= 1;
+    refused(&fixture, &bytes, "a damaged trailer").await;
+
+    let mut chunks = ReadChunks::new(&bytes[..]);
+    let once = restore_stream(&fixture.store, &*fixture.clock, &mut chunks, |_| ()).await;
+    assert!(once.is_err());
+    assert!(
+        !contents(&fixture.store).await.is_empty(),
+        "the control: one pass had written by then"
+    );
 }
 
 /// Where each frame begins, and where the last one ends.

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::clock::Clock;
-use crate::store::{MAX_VALUE, Remaining};
+use crate::services::backup::restoring::GROUP_RECORDS;
+use crate::store::Remaining;
 
 /// A lease that was to end at noon ends at noon, wherever its record is by then.
 #[tokio::test]
@@ -93,9 +94,8 @@ impl States {
     /// Adds a state of `row`, in a later group than the one before if they are to be apart.
     fn then(mut self, text: &[u8], expires_at: Option<Timestamp>, fence: u64) -> Self {
         self.forged = self.forged.record("row", text, expires_at, fence);
-        for filler in 0..if self.apart { 16 } else { 0 } {
-            let name = format!("filler {filler}");
-            self.forged = self.forged.record(&name, &vec![0; MAX_VALUE], None, 0);
+        for filler in 0..if self.apart { GROUP_RECORDS } else { 0 } {
+            self.forged = self.forged.record(&format!("filler {filler}"), b"", None, 0);
         }
         self
     }

@@ -94,7 +94,7 @@ async fn a_backup_keeps_its_bytes() {
 async fn chunks_of_any_size_make_the_same_backup() {
     let fixture = Fixture::new(3);
     for index in 0..30 {
-        let text = vec![index as u8; 9_000 * index];
+        let text = vec![index as u8; 3_000 * index];
         let write = Write::new(value(&text), Life::Permanent);
         assert!(fixture.store.put(&key(&format!("{index}")), write).await.unwrap().is_applied());
     }
