@@ -59,15 +59,15 @@ pub enum BackupError {
 
     /// The store failed while it was restored, and holds a part of the backup.
     #[error(
-        "the store failed after {restored} records: {source}; it holds a part of the backup: empty \
-         it and restore again"
+        "the store failed after {restored} records: {source}; what was restored is a part only: \
+         restore again into an empty store"
     )]
     Interrupted { restored: u64, source: StoreError },
 
     /// Somebody else writes to the store, which holds a part of the backup.
     #[error(
-        "something else writes {key:?} while the store is restored; stop it, empty the store and \
-         restore again"
+        "something else writes {key:?} while the store is restored; stop it and restore again into \
+         an empty store"
     )]
     Contended { key: Key },
 }
