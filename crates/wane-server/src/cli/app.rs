@@ -6,10 +6,20 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use wane::services::apps::{AppName, Limits, LimitsChange, Scope};
 
+use super::connection::DataFlag;
 use super::failure::Failure;
 use super::output::{Output, OutputFlags, Table};
 use super::{Place, Surroundings};
 use crate::client::{Admin, AppSummary, Secret};
+
+#[derive(Debug, Args)]
+pub(super) struct AppArguments {
+    #[command(flatten)]
+    pub(super) data: DataFlag,
+
+    #[command(subcommand)]
+    pub(super) command: AppCommand,
+}
 
 #[derive(Debug, Subcommand)]
 pub(super) enum AppCommand {

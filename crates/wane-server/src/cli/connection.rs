@@ -49,9 +49,17 @@ pub(super) struct ConnectionFlags {
     #[arg(long, global = true, value_name = "FILE")]
     ca: Option<PathBuf>,
 
+    /// Taken from the command: `serve`, `backup` and `restore` mean something else by --data.
+    #[arg(skip)]
+    pub(super) data: Option<PathBuf>,
+}
+
+/// Where key files are looked for.
+#[derive(Debug, Args)]
+pub(super) struct DataFlag {
     /// Where a server that was started here keeps its files [WANE_DATA, else ./wane-data]
     #[arg(long, global = true, value_name = "DIR")]
-    pub(super) data: Option<PathBuf>,
+    data: Option<PathBuf>,
 }
 
 /// Which listener a command speaks to.
@@ -72,6 +80,11 @@ pub(super) struct Place {
 }
 
 impl ConnectionFlags {
+    /// The same, with key files in the directory that the command names.
+    pub(super) fn with_data(self, flag: &DataFlag) -> Self {
+        Self { data: flag.data.clone(), ..self }
+    }
+
     /// The server for commands of an application.
     pub(super) fn app_place(
         &self,

@@ -82,8 +82,7 @@ enum RemoteCommand {
     /// Read and write the entries of an app
     Ttl(ttl::TtlArguments),
     /// Make apps, their keys and their limits (for operators)
-    #[command(subcommand)]
-    App(app::AppCommand),
+    App(app::AppArguments),
 }
 
 /// Looks up a variable of the environment.
@@ -148,7 +147,7 @@ where
         Command::Serve(flags) => serve::run(&flags, surroundings),
         Command::Completions(shell) => completions::run(&shell, &mut *surroundings.out),
         Command::Remote(command) => {
-            return wait_for(ask(command, &connection, &output, surroundings));
+            return wait_for(ask(command, connection, &output, surroundings));
         }
         Command::Store(command) => {
             return wait_for(store::run(command, &connection, &output, surroundings));
@@ -172,13 +171,17 @@ fn wait_for(command: impl Future<Output = Exit>) -> Exit {
 /// Runs a command that asks a server and prints what it answers.
 async fn ask(
     command: RemoteCommand,
-    connection: &ConnectionFlags,
+    connection: ConnectionFlags,
     flags: &OutputFlags,
     surroundings: &mut Surroundings,
 ) -> Exit {
     let place = match &command {
-        RemoteCommand::Ttl(command) => connection.app_place(&command.app, surroundings),
-        RemoteCommand::App(_) => connection.admin_place(surroundings),
+        RemoteCommand::Ttl(command) => {
+            connection.with_data(&command.data).app_place(&command.app, surroundings)
+        }
+        RemoteCommand::App(command) => {
+            connection.with_data(&command.data).admin_place(surroundings)
+        }
     };
     let place = match place {
         Ok(place) => place,
@@ -186,7 +189,7 @@ async fn ask(
     };
     let done = match command {
         RemoteCommand::Ttl(command) => ttl::run(command, &place, flags, surroundings).await,
-        RemoteCommand::App(command) => app::run(command, &place, flags, surroundings).await,
+        RemoteCommand::App(command) => app::run(command.command, &place, flags, surroundings).await,
     };
     finish(done, Some(&place), flags, surroundings)
 }

@@ -11,6 +11,7 @@ use wane::services::app_ttl::{MAX_VALUE, Renewal};
 use wane::services::apps::AppName;
 use wane::store::{Timestamp, Ttl};
 
+use super::connection::DataFlag;
 use super::failure::Failure;
 use super::output::{Output, OutputFlags, Table, put_expiry, put_value, shown_text, shown_value};
 use super::{Place, Surroundings, lifetime};
@@ -21,6 +22,9 @@ pub(super) struct TtlArguments {
     /// The app whose entries they are
     #[arg(long, global = true, value_name = "OWNER/APP", default_value = "demo/app")]
     pub(super) app: AppName,
+
+    #[command(flatten)]
+    pub(super) data: DataFlag,
 
     #[command(subcommand)]
     command: TtlCommand,

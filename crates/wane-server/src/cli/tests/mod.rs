@@ -82,6 +82,6 @@ impl Desk {
         let words = ["wane"].iter().chain(words);
         let Arguments { connection, output, command } = Arguments::try_parse_from(words).unwrap();
         let Command::Remote(command) = command else { panic!("{command:?} asks no server") };
-        ask(command, &connection, &output, &mut self.surroundings()).await
+        ask(command, connection, &output, &mut self.surroundings()).await
     }
 }
