@@ -131,33 +131,26 @@ async fn a_head_without_end_is_ended_by_its_size() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_asks_nothing_is_closed_after_the_header_time() {
     let server = Server::start(limits()).await;
+    let took = stopwatch();
     let mut client = server.connect().await;
     client.open_http2(&[]).await;
-    let took = stopwatch();
     client.frames().await;
     assert_at_limit(took(), LIMIT);
 }
 
-/// Sends a PING every now and then, as keeping a connection alive would.
-async fn ping_for_ever(writing: &mut tokio::net::tcp::OwnedWriteHalf) {
-    while writing.write_all(&frame(PING, 0, 0, &[0; 8])).await.is_ok() {
-        pause(SHORT).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_leaves_no_window_for_its_answer_is_cut_whatever_it_pings() {
-    let server = Server::start(limits()).await;
+    let server = Server::start(ListenLimits { idle: 60 * LIMIT, ..limits() }).await;
     let mut client = server.connect().await;
     client.open_http2(NO_WINDOW).await;
+    let took = stopwatch();
     client.send(&asking(1, "/big")).await;
     server.until_open(1).await;
-    let took = stopwatch();
-    let (mut reading, mut writing) = client.stream.into_split();
-    let mut said = Vec::new();
-    tokio::select! {
-        () = ping_for_ever(&mut writing) => {}
-        read = timeout(SOON, reading.read_to_end(&mut said)) => assert!(read.is_ok()),
+    // Our PINGs are answered as well: this is no client that is gone.
+    while server.connections.open() == 1 {
+        let _ = client.stream.write_all(&frame(PING, 0, 0, &[0; 8])).await;
+        let _ = timeout(SHORT, client.frame()).await;
+        assert!(took() < SOON, "never cut");
     }
     server.until_open(0).await;
     assert_at_limit(took(), LIMIT);
@@ -166,7 +159,7 @@ async fn a_client_that_leaves_no_window_for_its_answer_is_cut_whatever_it_pings(
 /// The whole answer is in hyper's hands long before the client has taken it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_reads_slowly_gets_its_whole_answer() {
-    let server = Server::start(limits()).await;
+    let server = Server::start(limits_of(LENIENT)).await;
     for path in ["/whole", "/big"] {
         let mut client = polite(server.connect().await.stream).await;
         let mut body = client.send_request(to(path)).await.unwrap().into_body();
@@ -174,28 +167,28 @@ async fn a_client_that_reads_slowly_gets_its_whole_answer() {
         while let Some(frame) = timeout(SOON, body.frame()).await.unwrap() {
             let bytes = frame.expect("not cut").into_data().map_or(0, |data| data.len());
             total += bytes;
-            pause((3 * LIMIT).mul_f64(bytes as f64 / BIG as f64)).await;
+            pause((LENIENT * 3 / 2).mul_f64(bytes as f64 / BIG as f64)).await;
         }
         assert_eq!(total, BIG, "{path}");
-        assert!(took() > 2 * LIMIT, "{path}: {:?}", took());
+        assert!(took() > LENIENT, "{path}: {:?}", took());
     }
 }
 
 /// Bytes between requests are not the head of one: only the idle time counts.
 #[tokio::test(flavor = "multi_thread")]
 async fn between_requests_a_client_is_sent_away_after_the_idle_time_whatever_it_pings() {
-    let server = Server::start(ListenLimits { header: LIMIT / 4, ..limits() }).await;
+    let server = Server::start(ListenLimits { idle: 2 * LIMIT, ..limits() }).await;
     let mut client = server.connect().await;
     client.open_http2(&[]).await;
-    client.send(&asking(1, "/")).await;
     let took = stopwatch();
+    client.send(&asking(1, "/")).await;
     let mut frames = Vec::new();
     while farewells(&frames).is_empty() {
         client.send(&frame(PING, 0, 0, &[0; 8])).await;
         frames.extend(timeout(SHORT, client.frame()).await.ok().map(|frame| frame.expect("open")));
         assert!(took() < SOON, "never sent away");
     }
-    assert_at_limit(took(), LIMIT);
+    assert_at_limit(took(), 2 * LIMIT);
     frames.extend(client.frames().await);
     assert!(farewells(&frames).iter().all(|code| *code == NO_ERROR), "{frames:?}");
 }
@@ -205,8 +198,8 @@ async fn a_dripped_body_ends_its_request_and_no_other() {
     let server = Server::start(limits()).await;
     let mut client = server.connect().await;
     client.open_http2(&[]).await;
-    client.send(&[asking(1, "/slow"), sending(3, "/length")].concat()).await;
     let took = stopwatch();
+    client.send(&[asking(1, "/slow"), sending(3, "/length")].concat()).await;
     let given_up = loop {
         client.send(&frame(DATA, 0, 3, b"x")).await;
         let frame = timeout(SHORT, client.frame()).await.ok().map(|frame| frame.expect("open"));
@@ -228,7 +221,7 @@ async fn a_dripped_body_ends_its_request_and_no_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn at_the_end_a_request_under_way_is_answered_and_the_client_sent_away() {
-    let server = Server::start(ListenLimits { drain: SOON, ..limits() }).await;
+    let server = Server::start(limits_of(SOON)).await;
     let (mut working, mut idle) = (server.connect().await, server.connect().await);
     working.open_http2(&[]).await;
     working.send(&asking(1, "/slow")).await;

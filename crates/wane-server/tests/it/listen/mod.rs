@@ -2,6 +2,8 @@
 //!
 //! Each test of a time limit has a control: a client that is slow but within the limit is served.
 
+#![expect(clippy::unwrap_used, reason = "a test ends where its footing fails")]
+
 mod connection_count;
 mod heads;
 mod http2;
@@ -37,6 +39,9 @@ use wane_server::listen::{
 /// Every limit of a peer's in these tests, unless a test says otherwise.
 const LIMIT: Duration = Duration::from_secs(1);
 
+/// Every limit in the controls: what stays within it must do so on a busy machine too.
+const LENIENT: Duration = Duration::from_secs(3);
+
 /// Well within [`LIMIT`].
 const SHORT: Duration = Duration::from_millis(40);
 
@@ -46,12 +51,16 @@ const SOON: Duration = Duration::from_secs(10);
 const ROOT: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
 fn limits() -> ListenLimits {
+    limits_of(LIMIT)
+}
+
+fn limits_of(limit: Duration) -> ListenLimits {
     ListenLimits {
-        handshake: LIMIT,
-        header: LIMIT,
-        idle: LIMIT,
-        stalled: LIMIT,
-        drain: LIMIT,
+        handshake: limit,
+        header: limit,
+        idle: limit,
+        stalled: limit,
+        drain: limit,
         ..ListenLimits::default()
     }
 }
@@ -200,7 +209,7 @@ impl Server {
         let mut client = self.connect().await;
         client.send(ROOT).await;
         assert_eq!(client.answer().await, (200, "root".into()));
-        assert!(took() < LIMIT / 2, "took {:?}", took());
+        assert!(took() < LIMIT, "took {:?}", took());
     }
 
     async fn until_open(&self, open: usize) {
@@ -306,9 +315,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 }
 
-/// A limit was kept: not before it, and not long after.
+/// A limit was kept: not before it, and soon after. The time counts from before its cause.
 #[track_caller]
 fn assert_at_limit(took: Duration, limit: Duration) {
-    let early = limit - Duration::from_millis(50);
-    assert!((early..limit + Duration::from_secs(3)).contains(&took), "{took:?} for {limit:?}");
+    assert!((limit..limit + SOON).contains(&took), "{took:?} for {limit:?}");
 }

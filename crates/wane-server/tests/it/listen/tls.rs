@@ -86,16 +86,16 @@ fn shown(client: &Client<TlsStream<TcpStream>>) -> CertificateDer<'static> {
     client.stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
 }
 
-async fn start() -> (Authority, Server) {
+async fn start(limits: ListenLimits) -> (Authority, Server) {
     let authority = Authority::new();
     authority.renew();
-    let server = Server::start_with(limits(), Some(authority.files())).await;
+    let server = Server::start_with(limits, Some(authority.files())).await;
     (authority, server)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_client_chooses_the_protocol_by_alpn() {
-    let (authority, server) = start().await;
+    let (authority, server) = start(limits()).await;
     let both = authority.client(&["h2", "http/1.1"], None).connect(&server).await;
     assert_eq!(both.stream.get_ref().1.alpn_protocol(), Some(b"h2".as_slice()));
     let answer = polite(both.stream).await.send_request(to("/")).await.unwrap();
@@ -111,7 +111,7 @@ async fn the_client_chooses_the_protocol_by_alpn() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_silent_in_or_after_the_handshake_is_closed_in_time() {
-    let (authority, server) = start().await;
+    let (authority, server) = start(limits()).await;
     let tls = authority.client(&[], None);
     let took = stopwatch();
     let mut silent = server.connect().await;
@@ -132,18 +132,18 @@ async fn a_client_silent_in_or_after_the_handshake_is_closed_in_time() {
 /// The control: handshake and request each begin late, but in time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_handshake_takes_nothing_from_the_time_of_the_request() {
-    let (authority, server) = start().await;
+    let (authority, server) = start(limits_of(LENIENT)).await;
     let stream = server.connect().await.stream;
-    pause(LIMIT * 6 / 10).await;
+    pause(LENIENT * 6 / 10).await;
     let mut client = Client::new(authority.client(&[], None).over(stream).await.unwrap());
-    pause(LIMIT * 6 / 10).await;
+    pause(LENIENT * 6 / 10).await;
     client.send(ROOT).await;
     assert_eq!(client.answer().await.0, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_never_reads_its_answer_is_cut() {
-    let (authority, server) = start().await;
+    let (authority, server) = start(limits()).await;
     let mut client = authority.client(&[], None).connect(&server).await;
     let took = stopwatch();
     client.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n").await;
@@ -153,10 +153,10 @@ async fn a_client_that_never_reads_its_answer_is_cut() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_http_to_a_tls_port_is_closed() {
-    let (_authority, server) = start().await;
+    let (_authority, server) = start(limits()).await;
     let mut plain = server.connect().await;
     plain.send(ROOT).await;
-    assert!(plain.closed().await < LIMIT / 2);
+    assert!(plain.closed().await < LIMIT);
 }
 
 #[tokio::test(flavor = "multi_thread")]
