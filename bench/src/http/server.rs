@@ -226,6 +226,6 @@ async fn serve_wane(storage: &str, data: &Path) -> Result<(), BoxError> {
         admin_listen: "127.0.0.1:0".parse()?,
         ..Settings::default()
     };
-    wane_server::telemetry::start(&settings);
+    let _log = wane_server::telemetry::start(&settings)?;
     Ok(wane_server::serve::serve(&settings, Some(&data.join("ready.json"))).await?)
 }

@@ -1,5 +1,6 @@
 //! Wiring: backend, wrappers, services. The only place that names concrete types.
 
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use wane::clock::SharedClock;
@@ -19,19 +20,32 @@ type ServedStore = WatchedStore<ObservedStore<AnyStore>>;
 /// The storage of one application, as HTTP uses it.
 pub(crate) type AppStorage = AppTtlStorage<ServedStore>;
 
-/// Everything that answers requests. A clone is a second handle.
+/// Everything that answers requests. A clone is a second handle, and one reference count: each
+/// request makes several.
 #[derive(Debug, Clone)]
-pub struct Services {
+pub struct Services(Arc<Parts>);
+
+/// What the services are made of.
+#[derive(Debug)]
+pub struct Parts {
     pub(crate) clock: SharedClock,
     pub(crate) app_ttl: AppTtl<ServedStore>,
     pub(crate) apps: Apps<ServedStore>,
-    pub(crate) limiters: Arc<Limiters>,
-    pub(crate) requests: Arc<RequestMetrics>,
+    pub(crate) limiters: Limiters,
+    pub(crate) requests: RequestMetrics,
     pub(crate) closing: Closing,
     observed: ObservedStore<AnyStore>,
     store: ServedStore,
     backend: &'static str,
-    connections: Arc<OnceLock<Connections>>,
+    connections: OnceLock<Connections>,
+}
+
+impl Deref for Services {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
 }
 
 impl Services {
@@ -41,18 +55,18 @@ impl Services {
         let name = backend.name();
         let observed = ObservedStore::new(backend, name, Arc::clone(&clock));
         let store = WatchedStore::new(observed.clone(), Arc::clone(&clock));
-        Ok(Self {
+        Ok(Self(Arc::new(Parts {
             app_ttl: AppTtl::new(store.clone(), Arc::clone(&clock)),
             apps: Apps::new(store.clone(), Arc::clone(&clock)),
-            limiters: Arc::default(),
-            requests: Arc::default(),
+            limiters: Limiters::default(),
+            requests: RequestMetrics::of(&clock),
             closing: Closing::default(),
             observed,
             store,
             backend: name,
-            connections: Arc::default(),
+            connections: OnceLock::new(),
             clock,
-        })
+        })))
     }
 
     /// Begins a backup of the whole store.

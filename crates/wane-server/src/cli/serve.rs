@@ -13,11 +13,12 @@ pub(super) fn run(flags: &ServeFlags, surroundings: &mut Surroundings) -> Result
     if flags.print_settings {
         return Ok(write!(surroundings.out, "{}", loaded.print_settings())?);
     }
-    telemetry::start(&loaded.settings);
+    let failed = |error| Failure::failed("cannot start", &error, "free some memory");
+    let _log = telemetry::start(&loaded.settings).map_err(failed)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime =
-        runtime.map_err(|error| Failure::failed("cannot start", &error, "free some memory"))?;
-    let served = runtime.block_on(serve::serve(&loaded.settings, flags.ready_file.as_deref()));
+    let served = runtime
+        .map_err(failed)?
+        .block_on(serve::serve(&loaded.settings, flags.ready_file.as_deref()));
     served.map_err(|error| Failure::Failed {
         what: error.to_string(),
         advice: "nothing was changed; the server is not running".into(),

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::extract::{MatchedPath, Request, State};
@@ -12,6 +12,7 @@ use axum::http::HeaderValue;
 use axum::middleware::Next;
 use axum::response::Response;
 use parking_lot::Mutex;
+use wane::clock::SharedClock;
 
 use crate::wiring::Services;
 
@@ -21,8 +22,11 @@ const REQUEST_ID: &str = "x-request-id";
 const BOUNDS: [f64; 10] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10.0];
 
 /// What was counted of requests.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RequestMetrics {
+    /// Where ids begin: at random, so that those of two processes differ.
+    first_id: u64,
+    ids: AtomicU64,
     under_way: AtomicI64,
     by_route: Mutex<BTreeMap<(String, String, u16), Latencies>>,
 }
@@ -35,6 +39,22 @@ struct Latencies {
 }
 
 impl RequestMetrics {
+    /// Nothing counted yet.
+    pub(crate) fn of(clock: &SharedClock) -> Self {
+        Self {
+            first_id: clock.random_u64(),
+            ids: AtomicU64::new(0),
+            under_way: AtomicI64::new(0),
+            by_route: Mutex::default(),
+        }
+    }
+
+    /// An id that no other request of this process has. It tells nothing: steps are odd multiples.
+    fn new_id(&self) -> u64 {
+        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+        self.first_id.wrapping_add(self.ids.fetch_add(1, Ordering::Relaxed).wrapping_mul(STEP))
+    }
+
     fn record(&self, route: &str, method: &str, status: u16, took: Duration) {
         let mut by_route = self.by_route.lock();
         let entry = by_route.entry((route.to_owned(), method.to_owned(), status)).or_default();
@@ -127,7 +147,7 @@ fn request_id(request: &Request, services: &Services) -> HeaderValue {
     };
     let given = request.headers().get(REQUEST_ID).filter(is_plain).cloned();
     given.unwrap_or_else(|| {
-        let id = format!("{:016x}", services.clock.random_u64());
+        let id = format!("{:016x}", services.requests.new_id());
         HeaderValue::from_str(&id).unwrap_or_else(|_| HeaderValue::from_static("none"))
     })
 }

@@ -90,8 +90,9 @@ fn a_running_server_is_backed_up_and_restored_elsewhere_with_lives_going_on() {
     let (code, why) = said(&run(&server, &["restore", file, "--data", live]));
     assert_eq!(code, 3, "a live store is not overwritten: {why}");
     assert_eq!(said(&run(&server, &["restore", file, "--data", data])).0, 0);
-    let keys = ["demo.key", "admin.key"];
-    keys.map(|key| std::fs::copy(server.data().join(key), format!("{data}/{key}")).unwrap());
+    for key in ["demo.key", "admin.key"] {
+        std::fs::copy(server.data().join(key), format!("{data}/{key}")).unwrap();
+    }
     server.kill();
     let restored = Server::start(data.as_ref(), &[]);
     let after = restored.ask("GET", "/api/v2/apps/demo/app/ttl/kept", "").json();

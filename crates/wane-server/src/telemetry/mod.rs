@@ -1,15 +1,20 @@
 //! Logs: one line for each event on standard error, for people or for programs.
 
-use std::io::{IsTerminal, stderr};
+mod line_sink;
+
+pub use line_sink::LogWriter;
+
+use std::io::{self, IsTerminal, stderr};
 
 use tracing_subscriber::EnvFilter;
 
 use crate::settings::{LogFormat, Settings};
 
-/// Starts logging. A second call changes nothing.
-pub fn start(settings: &Settings) {
+/// Starts logging, for as long as what is returned lives.
+pub fn start(settings: &Settings) -> io::Result<LogWriter> {
+    let (sink, writer) = line_sink::start(stderr())?;
     let filter = EnvFilter::new(settings.log_filter.as_str());
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr);
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(sink);
     let is_colored = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let started = match settings.log_format {
         LogFormat::Text => lines.with_ansi(is_colored).try_init(),
@@ -17,4 +22,5 @@ pub fn start(settings: &Settings) {
     };
     // Somebody else's subscriber, in tests, is as good.
     drop(started);
+    Ok(writer)
 }

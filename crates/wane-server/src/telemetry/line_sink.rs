@@ -1,0 +1,179 @@
+//! Where log lines go: into a buffer, which a thread of its own writes out.
+//!
+//! A request must not wait for a terminal or a pipe. A line that comes while the thread sleeps wakes
+//! it; those of the next few milliseconds go out with it in one write. When more is waiting
+//! than the buffer holds, lines are dropped, and how many is written in their place.
+
+use std::io::{self, Write};
+use std::mem;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Bytes that may wait.
+const BUFFER: usize = 4 << 20;
+
+/// How long lines are gathered before they are written.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// The way into the buffer. A clone leads into the same one.
+#[derive(Debug, Clone)]
+pub(super) struct LineSink {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    arrived: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    lines: Vec<u8>,
+    dropped: u64,
+    is_asleep: bool,
+    is_closing: bool,
+}
+
+/// Keeps the thread. When dropped, everything that waits is written first.
+#[derive(Debug)]
+pub struct LogWriter {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for LogWriter {
+    fn drop(&mut self) {
+        self.shared.waiting.lock().is_closing = true;
+        self.shared.arrived.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // One that panicked has said so already.
+            drop(thread.join());
+        }
+    }
+}
+
+/// Starts the thread that writes to `out`.
+pub(super) fn start(mut out: impl Write + Send + 'static) -> io::Result<(LineSink, LogWriter)> {
+    let shared = Arc::<Shared>::default();
+    let of_thread = Arc::clone(&shared);
+    let thread = std::thread::Builder::new().name("log".into()).spawn(move || {
+        while let Some((lines, dropped)) = of_thread.take() {
+            // Where standard error is gone there is nobody to tell.
+            drop(out.write_all(&lines));
+            if dropped > 0 {
+                drop(writeln!(out, "{dropped} log lines were dropped: nobody reads fast enough"));
+            }
+        }
+    })?;
+    let sink = LineSink { shared: Arc::clone(&shared) };
+    Ok((sink, LogWriter { shared, thread: Some(thread) }))
+}
+
+impl Shared {
+    /// What waits, once something does; `None` at the end.
+    fn take(&self) -> Option<(Vec<u8>, u64)> {
+        let mut waiting = self.waiting.lock();
+        while waiting.lines.is_empty() && waiting.dropped == 0 {
+            if waiting.is_closing {
+                return None;
+            }
+            waiting.is_asleep = true;
+            self.arrived.wait(&mut waiting);
+            waiting.is_asleep = false;
+        }
+        if !waiting.is_closing {
+            // Nobody but the end wakes it from this: waking a thread costs more than a line.
+            self.arrived.wait_for(&mut waiting, GATHER);
+        }
+        Some((mem::take(&mut waiting.lines), mem::take(&mut waiting.dropped)))
+    }
+}
+
+impl Write for &LineSink {
+    /// Takes a whole line, as the formatter gives it.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut waiting = self.shared.waiting.lock();
+        if waiting.lines.len() + line.len() > BUFFER {
+            waiting.dropped += 1;
+        } else {
+            waiting.lines.extend_from_slice(line);
+        }
+        if waiting.is_asleep {
+            self.shared.arrived.notify_one();
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for LineSink {
+    type Writer = &'a LineSink;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Writes wait until they are let go.
+    struct Slow {
+        go: mpsc::Receiver<()>,
+        seen: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            // Nobody lets go any more at the end of the test.
+            drop(self.go.recv());
+            self.seen.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn everything_is_written_before_the_end() {
+        let seen = Arc::<Mutex<Vec<u8>>>::default();
+        let (go, wait) = mpsc::channel();
+        drop(go);
+        let (sink, writer) = start(Slow { go: wait, seen: Arc::clone(&seen) }).unwrap();
+        for number in 0..1_000 {
+            writeln!(&sink, "{number}").unwrap();
+        }
+        drop(writer);
+        let lines = String::from_utf8(seen.lock().clone()).unwrap();
+        assert!(lines.lines().map(|line| line.parse::<u32>().unwrap()).eq(0..1_000));
+    }
+
+    #[test]
+    fn a_reader_that_stands_still_costs_lines_and_not_memory() {
+        let seen = Arc::<Mutex<Vec<u8>>>::default();
+        let (go, wait) = mpsc::channel();
+        let (sink, writer) = start(Slow { go: wait, seen: Arc::clone(&seen) }).unwrap();
+        let line = "x".repeat(1 << 20);
+        for _ in 0..12 {
+            writeln!(&sink, "{line}").unwrap();
+        }
+        drop(go);
+        drop(writer);
+        let seen = String::from_utf8(seen.lock().clone()).unwrap();
+        assert!(seen.len() < 3 * BUFFER);
+        assert!(seen.contains("log lines were dropped"));
+    }
+}
