@@ -24,8 +24,7 @@ pub(crate) use requests::RequestMetrics;
 
 use axum::Router;
 use axum::http::Method;
-use axum::middleware::{from_fn, from_fn_with_state};
-use axum::response::Response;
+use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use wane::services::apps::Scope;
 
@@ -108,27 +107,10 @@ pub fn router(routes: Vec<Route>, services: &Services) -> Router {
     }
     router
         .fallback(no_route)
-        .layer(from_fn(as_problem))
         .layer(from_fn_with_state(services.clone(), requests::observe))
         .with_state(services.clone())
 }
 
 async fn no_route() -> Problem {
     Problem::new(Code::Absent, "there is no such route; see /api/docs")
-}
-
-/// Gives refusals of the router itself the form of all others.
-async fn as_problem(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
-    use axum::http::StatusCode;
-    use axum::http::header::{ALLOW, CONTENT_TYPE};
-    use axum::response::IntoResponse;
-    let response = next.run(request).await;
-    let is_bare = !response.headers().contains_key(CONTENT_TYPE);
-    if response.status() == StatusCode::METHOD_NOT_ALLOWED && is_bare {
-        let allowed = response.headers().get(ALLOW).cloned();
-        let listed = allowed.as_ref().and_then(|list| list.to_str().ok()).unwrap_or_default();
-        let detail = format!("use one of {listed}");
-        return Problem::new(Code::MethodNotAllowed, detail).allowing(allowed).into_response();
-    }
-    response
 }

@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::HeaderValue;
+use axum::http::header::{ALLOW, CONTENT_TYPE};
+use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
 use wane::clock::SharedClock;
 
+use super::problem::{Code, Problem};
 use crate::wiring::Services;
 
 const REQUEST_ID: &str = "x-request-id";
@@ -122,7 +124,7 @@ pub(super) async fn observe(
     let route = route.map_or("none", |path| path.as_str()).to_owned();
     let began = services.clock.monotonic();
     let under_way = UnderWay::begin(&services.requests);
-    let mut response = next.run(request).await;
+    let mut response = as_problem(next.run(request).await);
     drop(under_way);
     let took = services.clock.monotonic().saturating_sub(began);
     let status = response.status().as_u16();
@@ -134,6 +136,18 @@ pub(super) async fn observe(
     );
     response.headers_mut().insert(REQUEST_ID, id);
     response
+}
+
+/// Gives a refusal of the router itself the form of all others.
+fn as_problem(response: Response) -> Response {
+    let is_bare = !response.headers().contains_key(CONTENT_TYPE);
+    if response.status() != StatusCode::METHOD_NOT_ALLOWED || !is_bare {
+        return response;
+    }
+    let allowed = response.headers().get(ALLOW).cloned();
+    let listed = allowed.as_ref().and_then(|list| list.to_str().ok()).unwrap_or_default();
+    let detail = format!("use one of {listed}");
+    Problem::new(Code::MethodNotAllowed, detail).allowing(allowed).into_response()
 }
 
 /// The id that the caller gave, if it is short and plain, or a new one.
