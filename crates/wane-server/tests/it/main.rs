@@ -5,4 +5,5 @@
 mod cli;
 mod http;
 mod listen;
+mod readme;
 mod server;
