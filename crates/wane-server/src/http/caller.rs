@@ -1,9 +1,9 @@
 //! Who calls, and what they may do: the one gate in front of every route.
 //!
 //! A route says which [`Access`] it needs and cannot be built without saying so. The gate reads the
-//! credential, finds its application, and compares that with the one in the path: a path that names
-//! another application is answered like one that names nothing, after the same work. Then come the
-//! application's limits of rate and of requests under way.
+//! credential, finds its application, and counts the request against that application's limits of
+//! rate and of requests under way. Then it compares the application with the one in the path: a
+//! path that names another one is answered like one that names nothing, after the same work.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use wane::services::ClusterAppId;
+use wane::services::app_ttl::AppTtlError;
 use wane::services::apps::{App, Credential, Scope};
 
 use super::limiters::Admitted;
@@ -77,12 +78,15 @@ impl Gate {
     /// Returns the application, and its permit for one more request.
     async fn as_app(&self, scope: Scope, parts: &Parts) -> Result<(Caller, Admitted), Problem> {
         let credential = self.credential(parts).await?;
-        let own = credential.app.as_ref().filter(|app| names(parts, app));
-        let Some(app) = own.map(Arc::clone) else { return Err(self.as_stranger(parts).await) };
+        let Some(app) = credential.app else { return Err(self.as_stranger(parts).await) };
+        // Wherever it knocks: requests that find nothing are requests too.
+        let admitted = self.services.limiters.admit(&app)?;
+        if !names(parts, &app) {
+            return Err(self.as_stranger(parts).await);
+        }
         if !credential.scopes.contains(&scope) {
             return Err(forbidden(scope));
         }
-        let admitted = self.services.limiters.admit(&app)?;
         Ok((Caller { app }, admitted))
     }
 
@@ -92,13 +96,14 @@ impl Gate {
         if may { Ok(()) } else { Err(forbidden(scope)) }
     }
 
-    /// Answers as if nothing were there, after looking where nothing is.
+    /// Answers as if nothing were there, after looking where nothing is. What could not be a key
+    /// is not there either.
     async fn as_stranger(&self, parts: &Parts) -> Problem {
         let nobody = self.services.app_ttl.of(ClusterAppId::NONE, Default::default());
         let key = segments(parts.uri.path()).last().unwrap_or_default();
         match nobody.ttl_get(&key).await {
-            Ok(_) => Problem::absent(),
-            Err(error) => error.into(),
+            Err(AppTtlError::Store(error)) => error.into(),
+            Ok(_) | Err(_) => Problem::absent(),
         }
     }
 

@@ -1,7 +1,8 @@
 //! HTTP as clients meet it: each call of the interface, each problem, each credential.
 
+mod access;
 mod app_ttl;
-
+mod conversation;
 mod problems;
 mod watch;
 

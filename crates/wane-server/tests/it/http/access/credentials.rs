@@ -1,0 +1,195 @@
+//! Everybody who may turn up with a request, and what they hold.
+
+use wane::services::apps::Scope;
+
+use super::Site;
+use crate::http::conversation::{Conversation, Request};
+
+/// What is known of who asks, apart from what they ask for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Holds nothing that is worth anything.
+    Nobody,
+    /// Holds a key of an app: of the one in the path, or of another.
+    AppKey { own: bool, scopes: Vec<Scope> },
+    /// Holds a credential of no app.
+    System { scopes: Vec<Scope> },
+}
+
+/// One kind of credential, and the app whose paths it is tried on.
+#[derive(Debug, Clone)]
+pub(super) struct Kind {
+    pub(super) name: String,
+    pub(super) headers: Vec<Vec<u8>>,
+    pub(super) standing: Standing,
+    pub(super) target: Target,
+}
+
+/// An app with two keys.
+#[derive(Debug, Clone)]
+pub(super) struct Target {
+    pub(super) owner: &'static str,
+    /// A key of every scope.
+    pub(super) key: String,
+    /// The other key.
+    pub(super) second: String,
+}
+
+impl Target {
+    /// Makes an app whose second key has these scopes, and an entry in it.
+    fn make(site: &Site, owner: &'static str, scopes: &[Scope]) -> Self {
+        let body = format!(r#"{{"owner":"{owner}","app":"app"}}"#);
+        let made = site.administer("POST", "/api/v1/admin/apps", &body);
+        assert_eq!(made.status, 201, "{}", made.body);
+        let scopes: Vec<_> =
+            scopes.iter().map(|scope| format!("{:?}", scope.to_string())).collect();
+        let body = format!(r#"{{"scopes":[{}]}}"#, scopes.join(","));
+        let path = format!("/api/v1/admin/apps/{owner}/app/keys");
+        let added = site.administer("POST", &path, &body);
+        assert_eq!(added.status, 201, "{}", added.body);
+        let key = |json: &serde_json::Value| json["key"].as_str().unwrap().to_owned();
+        let target = Self { owner, key: key(&made.json()), second: key(&added.json()) };
+        target.seed(site);
+        target
+    }
+
+    pub(super) fn path(&self) -> String {
+        format!("/api/v2/apps/{}/app/ttl", self.owner)
+    }
+
+    /// The entry `kept` is there and `new` is not.
+    pub(super) fn seed(&self, site: &Site) {
+        let mut connection = Conversation::with(site.http);
+        let (kept, new) = (format!("{}/kept", self.path()), format!("{}/new", self.path()));
+        let body = r#"{"value":"kept","ttlSeconds":9000}"#;
+        let set = connection.ask(&Request::new("PUT", &kept).key(&self.key).body(body));
+        let gone = connection.ask(&Request::new("DELETE", &new).key(&self.key));
+        assert_eq!((set.status, gone.status), (200, 204), "{}", set.body);
+    }
+
+    /// Everything that the app holds.
+    pub(super) fn listing(&self, connection: &mut Conversation) -> String {
+        let path = format!("{}?limit=1000", self.path());
+        let answer = connection.ask(&Request::new("GET", &path).key(&self.key));
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        answer.body
+    }
+}
+
+/// All kinds, in the order in which they are tried.
+#[derive(Debug)]
+pub(super) struct Cast {
+    kinds: Vec<Kind>,
+    pub(super) targets: Vec<Target>,
+}
+
+impl Cast {
+    pub(super) fn assemble(site: &Site) -> Self {
+        let all = Scope::OF_APPS;
+        let own = Target::make(site, "own", &all);
+        let foreign = Target::make(site, "foreign", &all);
+        let reads = Target::make(site, "reads", &[Scope::Read]);
+        let writes = Target::make(site, "writes", &[Scope::Write]);
+        let devices = Target::make(site, "devices", &[Scope::Device]);
+        let mut cast = Self { kinds: strangers(&own, &foreign), targets: vec![] };
+        let mut add = |name: &str, key: &str, standing, target: &Target| {
+            cast.kinds.push(bearer(name, key, standing, target));
+        };
+        let foreigner = Standing::AppKey { own: false, scopes: all.to_vec() };
+        add("foreign key", &foreign.key, foreigner, &own);
+        for (name, target, scope) in [
+            ("read only", &reads, Scope::Read),
+            ("write only", &writes, Scope::Write),
+            ("device only", &devices, Scope::Device),
+        ] {
+            let standing = Standing::AppKey { own: true, scopes: vec![scope] };
+            add(name, &target.second, standing, target);
+        }
+        let owner = Standing::AppKey { own: true, scopes: all.to_vec() };
+        add("own key", &own.key, owner, &own);
+        for (name, body, scope) in [
+            ("system read", r#"{"scopes":["read"]}"#, Scope::Read),
+            ("system produce", r#"{"scopes":["produce"]}"#, Scope::Produce),
+            ("system pull", r#"{"scopes":["pull"],"ispb":"12345678"}"#, Scope::Pull),
+        ] {
+            let made = site.administer("POST", "/api/v1/admin/credentials", body);
+            assert_eq!(made.status, 201, "{}", made.body);
+            let standing = Standing::System { scopes: vec![scope] };
+            add(name, made.json()["key"].as_str().unwrap(), standing, &own);
+        }
+        // Last: the operator's calls take a key of the app away.
+        add("admin", &site.admin_key, Standing::System { scopes: vec![Scope::Admin] }, &own);
+        cast.targets = vec![own, foreign, reads, writes, devices];
+        cast
+    }
+
+    pub(super) fn kinds(&self) -> &[Kind] {
+        &self.kinds
+    }
+}
+
+fn bearer(name: &str, key: &str, standing: Standing, target: &Target) -> Kind {
+    let headers = vec![format!("authorization: Bearer {key}").into_bytes()];
+    Kind { name: name.to_owned(), headers, standing, target: target.clone() }
+}
+
+/// Everything that opens nothing.
+fn strangers(own: &Target, foreign: &Target) -> Vec<Kind> {
+    let key = &own.key;
+    let (id, secret) = key.split_once('.').unwrap();
+    let (foreign_id, foreign_secret) = foreign.key.split_once('.').unwrap();
+    let (app, random) = id.split_once('-').unwrap();
+    let other = |digit: char| if digit == '0' { '1' } else { '0' };
+    let mut wrong = secret.to_owned();
+    wrong.replace_range(63.., &other(secret.chars().last().unwrap()).to_string());
+    #[rustfmt::skip]
+    let headers: Vec<(&str, Vec<String>)> = vec![
+        ("no credential", vec![]),
+        ("an empty header", vec!["authorization:".into()]),
+        ("a scheme alone", vec!["authorization: Bearer".into()]),
+        ("an empty credential", vec!["authorization: Bearer ".into()]),
+        ("a dot", vec!["authorization: Bearer .".into()]),
+        ("no dot", vec![format!("authorization: Bearer {id}{secret}")]),
+        ("no secret", vec![format!("authorization: Bearer {id}.")]),
+        ("no id", vec![format!("authorization: Bearer .{secret}")]),
+        ("no scheme", vec![format!("authorization: {key}")]),
+        ("a colon after the scheme", vec![format!("authorization: Bearer: {key}")]),
+        ("the scheme Basic", vec![format!("authorization: Basic {key}")]),
+        ("the scheme Token", vec![format!("authorization: Token {key}")]),
+        ("two headers", vec![format!("authorization: Bearer {key}"), format!("Authorization: Bearer {key}")]),
+        ("a right and a wrong header", vec![format!("authorization: Bearer {key}"), "authorization: Bearer x.y".into()]),
+        ("two keys in one header", vec![format!("authorization: Bearer {key}, Bearer {key}")]),
+        ("another header", vec![format!("x-authorization: Bearer {key}"), format!("proxy-authorization: Bearer {key}")]),
+        ("a cookie", vec![format!("cookie: authorization=Bearer {key}")]),
+        ("an unknown id", vec![format!("authorization: Bearer {app}-{}{}.{secret}", other(random.chars().next().unwrap()), &random[1..])]),
+        ("an unknown app", vec![format!("authorization: Bearer fffffffe-{random}.{secret}")]),
+        ("an app beyond numbers", vec![format!("authorization: Bearer 1{app:0>8}-{random}.{secret}")]),
+        ("a signed app", vec![format!("authorization: Bearer +{id}.{secret}")]),
+        ("an app with a zero before", vec![format!("authorization: Bearer 0{id}.{secret}")]),
+        ("the system's number", vec![format!("authorization: Bearer 0-{random}.{secret}")]),
+        ("a wrong secret", vec![format!("authorization: Bearer {id}.{wrong}")]),
+        ("a secret too short", vec![format!("authorization: Bearer {id}.{}", &secret[..63])]),
+        ("a secret too long", vec![format!("authorization: Bearer {key}0")]),
+        ("a secret in capitals", vec![format!("authorization: Bearer {id}.{}", secret.to_uppercase())]),
+        ("another's secret", vec![format!("authorization: Bearer {id}.{foreign_secret}")]),
+        ("another's id", vec![format!("authorization: Bearer {foreign_id}.{secret}")]),
+        ("a zero byte escaped", vec![format!("authorization: Bearer {key}%00")]),
+    ];
+    let mut kinds: Vec<_> = headers
+        .into_iter()
+        .map(|(name, lines)| {
+            let headers = lines.into_iter().map(String::into_bytes).collect();
+            let (name, target) = (name.to_owned(), own.clone());
+            Kind { name, headers, standing: Standing::Nobody, target }
+        })
+        .collect();
+    let mut not_text = format!("authorization: Bearer {key}").into_bytes();
+    not_text.push(0xFF);
+    kinds.push(Kind {
+        name: "a header that is no text".into(),
+        headers: vec![not_text],
+        standing: Standing::Nobody,
+        target: own.clone(),
+    });
+    kinds
+}

@@ -1,0 +1,170 @@
+//! The walk: each route, asked by each kind of caller, and what is wrong with the answers.
+
+use wane_server::http::{Access, Route};
+
+use super::credentials::{Cast, Kind, Standing};
+use super::{Site, listeners};
+use crate::http::conversation::{Conversation, Request};
+
+/// What must become of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Expected {
+    Unauthorized,
+    Forbidden,
+    Absent,
+    LetIn,
+}
+
+/// The rule, apart from the code that keeps it: refused unless there is a reason.
+pub(super) fn expected(access: Access, standing: &Standing) -> Expected {
+    match (access, standing) {
+        (Access::Public, _) => Expected::LetIn,
+        (_, Standing::Nobody) => Expected::Unauthorized,
+        (Access::App(scope), Standing::AppKey { own: true, scopes }) => {
+            if scopes.contains(&scope) {
+                Expected::LetIn
+            } else {
+                Expected::Forbidden
+            }
+        }
+        (Access::App(_), _) => Expected::Absent,
+        (Access::System(scope), Standing::System { scopes }) if scopes.contains(&scope) => {
+            Expected::LetIn
+        }
+        (Access::System(_), _) => Expected::Forbidden,
+    }
+}
+
+impl Expected {
+    /// What is wrong with a status, where `success` is that of who is let in.
+    pub(super) fn violation(self, status: u16, success: u16) -> Option<String> {
+        let wanted = match self {
+            Self::Unauthorized => 401,
+            Self::Forbidden => 403,
+            Self::Absent => 404,
+            Self::LetIn => success,
+        };
+        let found = if [401, 403, 404].contains(&status) { "refused" } else { "let in" };
+        (status != wanted).then(|| format!("{found} with {status} instead of {wanted}"))
+    }
+}
+
+/// A call of a route that would do something if it were let in.
+pub(super) struct Call {
+    pub(super) request: Request,
+    /// The status of whoever is let in.
+    success: u16,
+}
+
+const SET: &str = r#"{"value":"changed","ttlSeconds":60}"#;
+const TOUCH: &str = r#"{"ttlSeconds":60}"#;
+const BATCH: &str = r#"{"operations":[{"op":"insert","key":"new","value":"v","ttlSeconds":60}]}"#;
+
+/// The body to send and the status of who is let in, for each route: a new one must be listed.
+#[rustfmt::skip]
+const CALLS: &[(&str, &str, &str, u16)] = &[
+    ("GET", "/livez", "", 200),
+    ("GET", "/readyz", "", 200),
+    ("GET", "/metrics", "", 200),
+    ("GET", "/api/openapi.json", "", 200),
+    ("GET", "/api/docs", "", 200),
+    ("GET", "/api/v2/apps/{owner}/{app}/ttl", "", 200),
+    ("GET", "/api/v2/apps/{owner}/{app}/ttl/", "", 400),
+    ("POST", "/api/v2/apps/{owner}/{app}/ttl/", SET, 400),
+    ("PUT", "/api/v2/apps/{owner}/{app}/ttl/", SET, 400),
+    ("PATCH", "/api/v2/apps/{owner}/{app}/ttl/", TOUCH, 400),
+    ("DELETE", "/api/v2/apps/{owner}/{app}/ttl/", "", 400),
+    ("GET", "/api/v2/apps/{owner}/{app}/ttl/{key}", "", 200),
+    ("POST", "/api/v2/apps/{owner}/{app}/ttl/{key}", SET, 201),
+    ("PUT", "/api/v2/apps/{owner}/{app}/ttl/{key}", SET, 200),
+    ("PATCH", "/api/v2/apps/{owner}/{app}/ttl/{key}", TOUCH, 200),
+    ("DELETE", "/api/v2/apps/{owner}/{app}/ttl/{key}", "", 204),
+    ("POST", "/api/v2/apps/{owner}/{app}/ttl:batch", BATCH, 200),
+    ("GET", "/api/v2/apps/{owner}/{app}/ttl:watch", "", 200),
+    ("POST", "/api/v1/admin/apps", r#"{"owner":"made","app":"app"}"#, 201),
+    ("GET", "/api/v1/admin/apps", "", 200),
+    ("PUT", "/api/v1/admin/apps/{owner}/{app}/limits", r#"{"maxKeys":1000}"#, 200),
+    // Two keys are there, and a third is refused.
+    ("POST", "/api/v1/admin/apps/{owner}/{app}/keys", r#"{"scopes":["read"]}"#, 409),
+    ("DELETE", "/api/v1/admin/apps/{owner}/{app}/keys/{id}", "", 204),
+    ("POST", "/api/v1/admin/credentials", r#"{"scopes":["read"]}"#, 201),
+];
+
+/// The call of a route by a kind of caller.
+pub(super) fn call(route: &Route, kind: &Kind) -> Call {
+    let is_this = |call: &&(&str, &str, &str, u16)| route.method == call.0 && route.path == call.1;
+    let found = CALLS.iter().find(is_this);
+    let (method, path, body, success) =
+        found.unwrap_or_else(|| panic!("no call of {} {}: add one", route.method, route.path));
+    let key = if *method == "POST" { "new" } else { "kept" };
+    let id = kind.target.second.split('.').next().unwrap();
+    let path = path
+        .replace("{owner}", kind.target.owner)
+        .replace("{app}", "app")
+        .replace("{key}", key)
+        .replace("{id}", id);
+    let mut request = Request::new(method, &path).body(body);
+    request.headers.clone_from(&kind.headers);
+    Call { request, success: *success }
+}
+
+/// Asks everything as everybody and returns what is wrong.
+pub(super) fn walk(site: &Site, cast: &Cast) -> Vec<String> {
+    let mut violations = Vec::new();
+    let mut observer = Observer::of(site);
+    for (listener, address) in listeners().iter().zip([site.http, site.admin]) {
+        for kind in cast.kinds() {
+            for route in &listener.routes {
+                let Call { request, success } = call(route, kind);
+                let head = Request { method: "HEAD".into(), ..request.clone() };
+                let calls = [Some(request), (route.method == "GET").then_some(head)];
+                for request in calls.into_iter().flatten() {
+                    let expected = expected(route.access, &kind.standing);
+                    let before = observer.picture(cast);
+                    // A body that nobody reads, or a watch, ends the connection.
+                    let answer = Conversation::with(address).ask(&request);
+                    let name = format!(
+                        "{}: {} {} by {}",
+                        listener.name, request.method, route.path, kind.name
+                    );
+                    if let Some(wrong) = expected.violation(answer.status, success) {
+                        violations.push(format!("{name}: {wrong}"));
+                    }
+                    if expected == Expected::LetIn {
+                        kind.target.seed(site);
+                    } else if observer.picture(cast) != before {
+                        violations.push(format!("{name}: changed the store"));
+                        kind.target.seed(site);
+                    }
+                }
+            }
+        }
+    }
+    violations
+}
+
+/// Sees everything that there is, with keys of its own.
+struct Observer {
+    main: Conversation,
+    admin: Conversation,
+    admin_key: String,
+}
+
+impl Observer {
+    fn of(site: &Site) -> Self {
+        Self {
+            main: Conversation::with(site.http),
+            admin: Conversation::with(site.admin),
+            admin_key: site.admin_key.clone(),
+        }
+    }
+
+    /// The apps with their keys and limits, and what each holds.
+    fn picture(&mut self, cast: &Cast) -> Vec<String> {
+        let apps = Request::new("GET", "/api/v1/admin/apps").key(&self.admin_key);
+        let apps = self.admin.ask(&apps);
+        assert_eq!(apps.status, 200, "{}", apps.body);
+        let listings = cast.targets.iter().map(|target| target.listing(&mut self.main));
+        listings.chain([apps.body]).collect()
+    }
+}
