@@ -39,10 +39,25 @@ pub(super) struct Gate {
     pub(super) services: Services,
 }
 
-/// The application that a request is for and that its credential belongs to.
+/// The application that a request is for, and the key of it that was presented.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) app: Arc<App>,
+    /// The id of the key.
+    pub(crate) key: String,
+    scopes: Vec<Scope>,
+}
+
+impl Caller {
+    /// Whether the key has this scope, beside the one that the route needs.
+    pub(crate) fn may(&self, scope: Scope) -> bool {
+        self.scopes.contains(&scope)
+    }
+
+    /// Says no where the key lacks a scope that a part of the request needs.
+    pub(crate) fn needs(&self, scope: Scope) -> Result<(), Problem> {
+        if self.may(scope) { Ok(()) } else { Err(forbidden(scope)) }
+    }
 }
 
 impl<S: Sync> FromRequestParts<S> for Caller {
@@ -84,10 +99,9 @@ impl Gate {
         if !names(parts, &app) {
             return Err(self.as_stranger(parts).await);
         }
-        if !credential.scopes.contains(&scope) {
-            return Err(forbidden(scope));
-        }
-        Ok((Caller { app }, admitted))
+        let caller = Caller { app, key: credential.id, scopes: credential.scopes };
+        caller.needs(scope)?;
+        Ok((caller, admitted))
     }
 
     async fn as_system(&self, scope: Scope, parts: &Parts) -> Result<(), Problem> {

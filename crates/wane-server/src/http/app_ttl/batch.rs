@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json_};
 use utoipa::ToSchema;
+use wane::services::apps::Scope;
 
 use super::bodies::{DeleteBody, EntryBody, InsertBody, Put, PutBody, written};
 use crate::http::body::{self, BATCH};
@@ -78,7 +79,7 @@ pub(crate) async fn batch(
     let storage = services.storage(&caller);
     let mut results = Vec::with_capacity(body.operations.len());
     for operation in body.operations {
-        let answer = carry_out(&storage, operation).await;
+        let answer = carry_out(&storage, &caller, operation).await;
         let (status, body) = answer.unwrap_or_else(|problem| (problem.status(), problem.body()));
         results.push(OneAnswer { status: status.as_u16(), body });
     }
@@ -87,11 +88,13 @@ pub(crate) async fn batch(
 
 async fn carry_out(
     storage: &AppStorage,
+    caller: &Caller,
     operation: OperationBody,
 ) -> Result<(StatusCode, Json_), Problem> {
     let OperationBody { op, key, rest } = operation;
     match op {
         Op::Get => {
+            caller.needs(Scope::Read)?;
             no_fields(&rest)?;
             let entry = storage.ttl_get(&key).await?.ok_or_else(Problem::absent)?;
             Ok((StatusCode::OK, to_json(EntryBody::from(&entry))))
@@ -99,7 +102,7 @@ async fn carry_out(
         Op::Insert => {
             let (value, ttl) = fields::<InsertBody>(rest)?.read()?;
             let outcome = storage.insert_if_not_exists(&key, value, ttl).await?;
-            Ok((StatusCode::CREATED, to_json(written(outcome)?)))
+            Ok((StatusCode::CREATED, to_json(written(outcome, caller)?)))
         }
         Op::Swap => {
             let outcome = match fields::<PutBody>(rest)?.read()? {
@@ -110,7 +113,7 @@ async fn carry_out(
                     storage.compare_and_swap(&key, expected, new, renewal).await?
                 }
             };
-            Ok((StatusCode::OK, to_json(written(outcome)?)))
+            Ok((StatusCode::OK, to_json(written(outcome, caller)?)))
         }
         Op::Delete if rest.is_empty() => {
             storage.delete(&key).await?;
@@ -118,7 +121,7 @@ async fn carry_out(
         }
         Op::Delete => {
             let expected = fields::<DeleteBody>(rest)?.read()?;
-            written(storage.compare_and_delete(&key, expected).await?)?;
+            written(storage.compare_and_delete(&key, expected).await?, caller)?;
             Ok((StatusCode::NO_CONTENT, Json_::Null))
         }
     }

@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Number;
 use utoipa::ToSchema;
 use wane::services::app_ttl::{Entry, Renewal};
+use wane::services::apps::Scope;
 use wane::store::{Outcome, Record, Timestamp};
 
 use crate::http::body::{bytes_of, text_or_base64};
+use crate::http::caller::Caller;
 use crate::http::problem::{Code, Problem};
 
 /// The longest life: 365 days.
@@ -234,11 +236,16 @@ pub(crate) struct WrittenBody {
     pub(crate) expires_at: Option<u64>,
 }
 
-/// The expiry that the write left, or the refusal.
-pub(crate) fn written(outcome: Outcome) -> Result<WrittenBody, Problem> {
+/// The expiry that the write left, or the refusal. It shows what is there to those who may read.
+pub(crate) fn written(outcome: Outcome, caller: &Caller) -> Result<WrittenBody, Problem> {
     match outcome {
         Outcome::Applied { expires_at } => Ok(WrittenBody { expires_at: millis(expires_at) }),
-        Outcome::Refused { current } => Err(refused(current)),
+        Outcome::Refused { current } if caller.may(Scope::Read) => Err(refused(current)),
+        Outcome::Refused { current: Some(_) } => {
+            let detail = "another value is there; seeing it needs a credential with scope read";
+            Err(Problem::new(Code::Refused, detail))
+        }
+        Outcome::Refused { current: None } => Err(refused(None)),
     }
 }
 

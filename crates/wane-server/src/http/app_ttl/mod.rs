@@ -89,7 +89,7 @@ pub(super) async fn insert(
     let body: InsertBody = body::required(request, ONE_OPERATION, &services.clock).await?;
     let (value, ttl) = body.read()?;
     let outcome = services.storage(&caller).insert_if_not_exists(&key, value, ttl).await?;
-    Ok((StatusCode::CREATED, Json(written(outcome)?)).into_response())
+    Ok((StatusCode::CREATED, Json(written(outcome, &caller)?)).into_response())
 }
 
 /// Swaps the value that must be there, or writes over whatever is.
@@ -111,7 +111,7 @@ pub(super) async fn put(
             storage.compare_and_swap(&key, expected, new, renewal).await?
         }
     };
-    Ok(Json(written(outcome)?))
+    Ok(Json(written(outcome, &caller)?))
 }
 
 /// Deletes the value that must be there or, without a body, whatever is.
@@ -129,7 +129,7 @@ pub(super) async fn delete(
     let storage = services.storage(&caller);
     match body {
         Some(body) => {
-            written(storage.compare_and_delete(&key, body.read()?).await?)?;
+            written(storage.compare_and_delete(&key, body.read()?).await?, &caller)?;
         }
         None => {
             storage.delete(&key).await?;
@@ -151,7 +151,7 @@ pub(super) async fn touch(
 ) -> Result<Json<WrittenBody>, Problem> {
     let body: TouchBody = body::required(request, ONE_OPERATION, &services.clock).await?;
     let outcome = services.storage(&caller).touch(&key, body.read()?).await?;
-    written(outcome).map(Json).map_err(|_| Problem::absent())
+    written(outcome, &caller).map(Json).map_err(|_| Problem::absent())
 }
 
 /// A key that is missing.

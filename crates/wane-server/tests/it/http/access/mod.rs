@@ -6,6 +6,7 @@
 
 mod credentials;
 mod forged;
+mod scopes;
 mod strangers;
 mod walk;
 
