@@ -19,6 +19,7 @@ use wane::services::apps::{App, Credential, Scope};
 use super::limiters::Admitted;
 use super::path::segments;
 use super::problem::{Code, Problem};
+use super::taken::until_taken;
 use crate::wiring::Services;
 
 /// What a route needs.
@@ -82,9 +83,7 @@ pub(super) async fn gate(State(gate): State<Gate>, request: Request, next: Next)
         Ok(None) => next.run(Request::from_parts(parts, body)).await,
         Ok(Some((caller, permit))) => {
             parts.extensions.insert(caller);
-            let response = next.run(Request::from_parts(parts, body)).await;
-            drop(permit);
-            response
+            until_taken(next.run(Request::from_parts(parts, body)).await, permit)
         }
     }
 }

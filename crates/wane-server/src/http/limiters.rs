@@ -1,7 +1,8 @@
-//! Limits of each application: requests a second, and requests under way.
+//! Limits of each application: requests a second, requests under way, and watches.
 //!
 //! A limiter is made when an application first calls and again when its limits change. The rate
-//! allows a burst of one second's worth.
+//! allows a burst of one second's worth. A request is under way until its answer was taken; a watch,
+//! whose answer has no end, has a limit of its own.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -16,6 +17,9 @@ use wane::services::apps::App;
 
 use super::problem::Problem;
 
+/// Watches that one application may have at once.
+const WATCHES: usize = 256;
+
 /// The limiters of all applications.
 #[derive(Debug, Default)]
 pub(crate) struct Limiters {
@@ -28,12 +32,19 @@ struct Limiter {
     in_flight: u32,
     rate: DefaultDirectRateLimiter,
     under_way: Arc<Semaphore>,
+    watches: Arc<Semaphore>,
 }
 
-/// A request that was let in, until it is answered.
+/// A request that was let in, until its answer was taken.
 #[derive(Debug)]
 pub(super) struct Admitted {
     _under_way: OwnedSemaphorePermit,
+}
+
+/// A watch that was let in, until it ends.
+#[derive(Debug)]
+pub(super) struct Watching {
+    _one: OwnedSemaphorePermit,
 }
 
 impl Limiters {
@@ -53,19 +64,32 @@ impl Limiters {
         Ok(Admitted { _under_way: under_way })
     }
 
+    /// Lets one more watch in, or says to try again.
+    pub(super) fn admit_watch(&self, app: &App) -> Result<Watching, Problem> {
+        let watches = Arc::clone(&self.limiter(app).watches);
+        let one = watches.try_acquire_owned().map_err(|_| {
+            Problem::limited(format!("the app has {WATCHES} watches; end one first"), 1)
+        })?;
+        Ok(Watching { _one: one })
+    }
+
     fn limiter(&self, app: &App) -> Arc<Limiter> {
         let mut by_app = self.by_app.lock();
-        let known = by_app.get(&app.id).filter(|limiter| limiter.fits(app)).map(Arc::clone);
-        known.unwrap_or_else(|| {
-            let limiter = Arc::new(Limiter::of(app));
-            by_app.insert(app.id, Arc::clone(&limiter));
-            limiter
-        })
+        let known = by_app.get(&app.id).map(Arc::clone);
+        if let Some(limiter) = known.as_ref().filter(|limiter| limiter.fits(app)) {
+            return Arc::clone(limiter);
+        }
+        // Watches outlive a change of limits, and so does their count.
+        let watches = known.map(|limiter| Arc::clone(&limiter.watches));
+        let watches = watches.unwrap_or_else(|| Arc::new(Semaphore::new(WATCHES)));
+        let limiter = Arc::new(Limiter::of(app, watches));
+        by_app.insert(app.id, Arc::clone(&limiter));
+        limiter
     }
 }
 
 impl Limiter {
-    fn of(app: &App) -> Self {
+    fn of(app: &App, watches: Arc<Semaphore>) -> Self {
         let (requests_per_second, in_flight) =
             (app.limits.requests_per_second(), app.limits.in_flight());
         let rate = NonZeroU32::new(requests_per_second).unwrap_or(NonZeroU32::MIN);
@@ -74,6 +98,7 @@ impl Limiter {
             in_flight,
             rate: RateLimiter::direct(Quota::per_second(rate)),
             under_way: Arc::new(Semaphore::new(in_flight as usize)),
+            watches,
         }
     }
 

@@ -15,6 +15,7 @@ mod path;
 mod problem;
 mod query;
 mod requests;
+mod taken;
 
 pub use caller::Access;
 pub(crate) use limiters::Limiters;

@@ -3,6 +3,7 @@
 mod access;
 mod app_ttl;
 mod conversation;
+mod hostile;
 mod problems;
 mod watch;
 

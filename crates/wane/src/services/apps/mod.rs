@@ -285,6 +285,18 @@ impl<S: Store> Apps<S> {
         }))
     }
 
+    /// Whether this key of the application is live and has the scope.
+    pub async fn holds(
+        &self,
+        app: ClusterAppId,
+        key: &str,
+        scope: Scope,
+    ) -> Result<bool, AppsError> {
+        let app = self.get(app).await?;
+        let mut keys = app.iter().flat_map(|app| &app.keys);
+        Ok(keys.any(|held| held.id == key && held.scopes.contains(&scope)))
+    }
+
     async fn push_key(&self, id: ClusterAppId, stored: AppKey) -> Result<(), AppsError> {
         self.update(id, |app| {
             if app.keys.len() >= MOST_KEYS {

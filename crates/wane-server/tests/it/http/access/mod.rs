@@ -6,6 +6,7 @@
 
 mod credentials;
 mod forged;
+mod revocation;
 mod scopes;
 mod strangers;
 mod walk;
