@@ -1,9 +1,12 @@
 //! Batches: up to a hundred operations in one request, independent and in order.
 
+use std::fmt;
+
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use serde::{Deserialize, Serialize};
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value as Json_};
 use utoipa::ToSchema;
 use wane::services::apps::Scope;
@@ -35,7 +38,38 @@ struct OperationBody {
     key: String,
     #[serde(flatten)]
     #[schema(value_type = Object)]
-    rest: Map<String, Json_>,
+    rest: Fields,
+}
+
+/// Fields by name, each at most once: of two with one name, readers differ in which one counts.
+#[derive(Debug)]
+struct Fields(Map<String, Json_>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(FieldsVisitor)
+    }
+}
+
+struct FieldsVisitor;
+
+impl<'de> Visitor<'de> for FieldsVisitor {
+    type Value = Fields;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the fields of an operation")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+        let mut fields = Map::new();
+        while let Some((name, value)) = map.next_entry::<String, Json_>()? {
+            if fields.contains_key(&name) {
+                return Err(A::Error::custom(format_args!("duplicate field `{name}`")));
+            }
+            fields.insert(name, value);
+        }
+        Ok(Fields(fields))
+    }
 }
 
 #[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
@@ -91,7 +125,7 @@ async fn carry_out(
     caller: &Caller,
     operation: OperationBody,
 ) -> Result<(StatusCode, Json_), Problem> {
-    let OperationBody { op, key, rest } = operation;
+    let OperationBody { op, key, rest: Fields(rest) } = operation;
     match op {
         Op::Get => {
             caller.needs(Scope::Read)?;

@@ -4,6 +4,7 @@
 //! speaks of a panic.
 
 mod floods;
+mod json;
 mod slow;
 
 use super::TTL;
