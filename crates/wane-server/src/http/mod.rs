@@ -8,6 +8,7 @@ mod admin;
 mod app_ttl;
 mod body;
 mod caller;
+mod head;
 mod health;
 mod limiters;
 mod openapi;

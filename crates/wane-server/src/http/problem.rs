@@ -13,6 +13,9 @@ use wane::services::app_ttl::AppTtlError;
 use wane::services::apps::AppsError;
 use wane::store::StoreError;
 
+/// The longest detail, in bytes.
+const LONGEST_DETAIL: usize = 1_000;
+
 /// What went wrong, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -94,7 +97,7 @@ impl Code {
         self.facts().0
     }
 
-    /// The status of every answer with this code.
+    /// The status of answers with this code, unless they say otherwise.
     pub fn status(self) -> StatusCode {
         self.facts().1
     }
@@ -104,6 +107,7 @@ impl Code {
 #[derive(Debug, Clone)]
 pub struct Problem {
     code: Code,
+    status: StatusCode,
     detail: String,
     more: Map<String, Json>,
     retry_after: Option<u64>,
@@ -129,7 +133,14 @@ impl Problem {
     /// A problem with this code; `detail` says what to do.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         let retry_after = (code == Code::Unavailable).then_some(1);
-        Self { code, detail: detail.into(), more: Map::new(), retry_after, allow: None }
+        let (status, detail) = (code.status(), shortened(detail.into()));
+        Self { code, status, detail, more: Map::new(), retry_after, allow: None }
+    }
+
+    /// A target that is too long, which HTTP has a status of its own for.
+    pub fn target_too_long(limit: usize) -> Self {
+        let detail = format!("path and query may have {limit} bytes");
+        Self { status: StatusCode::URI_TOO_LONG, ..Self::new(Code::TooLarge, detail) }
     }
 
     /// Something about the request; `field` names it.
@@ -162,21 +173,31 @@ impl Problem {
 
     /// The status.
     pub fn status(&self) -> StatusCode {
-        self.code.status()
+        self.status
     }
 
     /// The body.
     pub fn body(&self) -> Json {
-        let (name, status, title) = self.code.facts();
+        let (name, _, title) = self.code.facts();
         let mut body = Map::new();
         body.insert("type".into(), format!("urn:wane:{name}").into());
         body.insert("title".into(), title.into());
-        body.insert("status".into(), status.as_u16().into());
+        body.insert("status".into(), self.status.as_u16().into());
         body.insert("detail".into(), self.detail.clone().into());
         body.insert("code".into(), name.into());
         body.extend(self.more.clone());
         Json::Object(body)
     }
+}
+
+/// A detail of bounded length, whatever it repeats of the request.
+fn shortened(mut detail: String) -> String {
+    if detail.len() > LONGEST_DETAIL {
+        let end = (0..=LONGEST_DETAIL).rev().find(|at| detail.is_char_boundary(*at));
+        detail.truncate(end.unwrap_or_default());
+        detail.push_str(" ..");
+    }
+    detail
 }
 
 impl IntoResponse for Problem {

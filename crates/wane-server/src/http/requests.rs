@@ -15,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
 use wane::clock::SharedClock;
 
+use super::head;
 use super::problem::{Code, Problem};
 use crate::wiring::Services;
 
@@ -124,7 +125,10 @@ pub(super) async fn observe(
     let route = route.map_or("none", |path| path.as_str()).to_owned();
     let began = services.clock.monotonic();
     let under_way = UnderWay::begin(&services.requests);
-    let mut response = as_problem(next.run(request).await);
+    let mut response = match head::check(&request) {
+        Ok(()) => as_problem(next.run(request).await),
+        Err(problem) => problem.into_response(),
+    };
     drop(under_way);
     let took = services.clock.monotonic().saturating_sub(began);
     let status = response.status().as_u16();

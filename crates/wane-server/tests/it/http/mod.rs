@@ -4,6 +4,7 @@ mod access;
 mod app_ttl;
 mod conversation;
 mod hostile;
+mod http2;
 mod problems;
 mod watch;
 

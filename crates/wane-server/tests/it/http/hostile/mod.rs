@@ -4,8 +4,12 @@
 //! speaks of a panic.
 
 mod floods;
+mod framing;
+mod http2;
 mod json;
+mod sizes;
 mod slow;
+mod targets;
 
 use super::TTL;
 use super::conversation::{Conversation, Request};
