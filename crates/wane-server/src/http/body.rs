@@ -86,15 +86,29 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let parsed = serde_path_to_error::deserialize(&mut deserializer)
-        .map_err(|error| Problem::invalid(&field(error.path(), "body"), error.inner()))?;
+        .map_err(|error| misread(&error, "body"))?;
     deserializer.end().map_err(|error| Problem::invalid("body", error))?;
     Ok(parsed)
 }
 
-/// The name of a field, or of the whole where the fault is in none.
-pub(super) fn field(path: &serde_path_to_error::Path, whole: &str) -> String {
-    let path = path.to_string();
-    if matches!(&*path, "." | "?") { whole.to_owned() } else { path }
+/// What is wrong with JSON, by the name of the field, or of the whole where the fault is in none.
+pub(super) fn misread(
+    error: &serde_path_to_error::Error<serde_json::Error>,
+    whole: &str,
+) -> Problem {
+    let path = error.path().to_string();
+    let field = if matches!(&*path, "." | "?") { whole } else { &path };
+    Problem::invalid(field, without_value(&error.inner().to_string()))
+}
+
+/// The message without the value that it is about, which may be a secret.
+fn without_value(message: &str) -> String {
+    let repeats = ["invalid type: ", "invalid value: ", "unknown variant "];
+    let is_about_value = repeats.iter().any(|beginning| message.starts_with(beginning));
+    match message.rsplit_once(", expected ") {
+        Some((_, expected)) if is_about_value => format!("expected {expected}"),
+        Some(_) | None => message.to_owned(),
+    }
 }
 
 /// The bytes of a value that is given as text or in Base64, but not as both.

@@ -163,7 +163,7 @@ async fn carry_out(
 
 fn fields<T: serde::de::DeserializeOwned>(rest: Map<String, Json_>) -> Result<T, Problem> {
     serde_path_to_error::deserialize(Json_::Object(rest))
-        .map_err(|error| Problem::invalid(&body::field(error.path(), "operation"), error.inner()))
+        .map_err(|error| body::misread(&error, "operation"))
 }
 
 fn no_fields(rest: &Map<String, Json_>) -> Result<(), Problem> {

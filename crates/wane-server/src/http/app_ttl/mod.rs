@@ -163,9 +163,8 @@ fn page_limit(given: Option<&str>) -> Result<PageLimit, Problem> {
     const MOST: usize = 1_000;
     let Some(given) = given else { return Ok(PageLimit::new(100)?) };
     let limit = given.parse().ok().filter(|limit| (1..=MOST).contains(limit));
-    let limit = limit.ok_or_else(|| {
-        Problem::invalid("limit", format!("{given:?} is not a whole number, 1 to {MOST}"))
-    })?;
+    let limit = limit
+        .ok_or_else(|| Problem::invalid("limit", format!("give a whole number, 1 to {MOST}")))?;
     Ok(PageLimit::new(limit)?)
 }
 

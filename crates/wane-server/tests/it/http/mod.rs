@@ -6,6 +6,7 @@ mod conversation;
 mod hostile;
 mod http2;
 mod problems;
+mod secrets;
 mod watch;
 
 use crate::server::Server;

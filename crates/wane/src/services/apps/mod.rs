@@ -241,7 +241,9 @@ impl<S: Store> Apps<S> {
             let before = app.keys.len();
             app.keys.retain(|kept| kept.id != key);
             if app.keys.len() == before {
-                return Err(AppsError::NoKey { id: key.to_owned() });
+                // Whoever gave a whole credential does not get its secret repeated.
+                let id = key.split('.').next().unwrap_or_default().to_owned();
+                return Err(AppsError::NoKey { id });
             }
             Ok(())
         })

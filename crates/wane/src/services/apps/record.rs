@@ -65,7 +65,7 @@ impl FromStr for AppName {
 
     fn from_str(name: &str) -> Result<Self, AppsError> {
         let Some((owner, app)) = name.split_once('/') else {
-            let reason = format!("{name:?} has no slash; give owner/app");
+            let reason = "there is no slash; give owner/app".into();
             return Err(AppsError::Invalid { field: "app", reason });
         };
         Self::new(owner, app)
