@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::disguise::Disguise;
 use super::{AppTtlError, AppTtlStorage};
 use crate::store::{EventKind, Notice, Store, Timestamp, Value, Watch, WatchedStore};
 
@@ -21,7 +22,7 @@ pub enum AppTtlEventKind {
 /// A change of one entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AppTtlEvent {
-    /// Where a watch resumes after this event.
+    /// Where a watch resumes after this event. It tells no order.
     pub id: u64,
     /// What happened.
     pub kind: AppTtlEventKind,
@@ -47,15 +48,18 @@ pub enum AppTtlNotice {
 
 /// A watch over the keys with one prefix. Dropping it ends it.
 #[derive(Debug)]
-pub struct AppTtlWatch(Watch);
+pub struct AppTtlWatch {
+    watch: Watch,
+    disguise: Disguise,
+}
 
 impl AppTtlWatch {
     /// Waits for the next notice; `None` once the store was closed.
     pub async fn next(&mut self) -> Option<AppTtlNotice> {
-        Some(match self.0.next().await? {
-            Notice::Gap { newest } => AppTtlNotice::Gap { id: newest },
+        Some(match self.watch.next().await? {
+            Notice::Gap { newest } => AppTtlNotice::Gap { id: self.disguise.put_on(newest) },
             Notice::Event(event) => AppTtlNotice::Event(AppTtlEvent {
-                id: event.id,
+                id: self.disguise.put_on(event.id),
                 kind: kind(event.kind),
                 key: Bytes::copy_from_slice(event.key.clustering()),
                 value: event.value,
@@ -86,10 +90,11 @@ impl<S: Store> AppTtlStorage<WatchedStore<S>> {
     ) -> Result<AppTtlWatch, AppTtlError> {
         let (partition, range) = (self.partition()?, self.range(prefix.as_ref())?);
         let store = &self.shared.store;
+        let disguise = Disguise::new(self.shared.secret, self.app);
         let watch = match from {
             None => store.watch(&partition, range).await?,
-            Some(id) => store.watch_from(&partition, range, id).await?,
+            Some(id) => store.watch_from(&partition, range, disguise.take_off(id)).await?,
         };
-        Ok(AppTtlWatch(watch))
+        Ok(AppTtlWatch { watch, disguise })
     }
 }

@@ -9,9 +9,11 @@
 //! itself. On a shared one each node counts anew once in a while, and the excess is bounded by what
 //! all nodes write between two counts.
 //!
-//! Flow: `entry` checks what callers give, `quota` counts, `bucket` names, `events` watches.
+//! Flow: `entry` checks what callers give, `quota` counts, `bucket` names, `events` watches under
+//! ids that `disguise` makes.
 
 mod bucket;
+mod disguise;
 mod entry;
 mod events;
 mod quota;
@@ -47,6 +49,8 @@ struct Shared<S> {
     store: S,
     clock: SharedClock,
     ledgers: Ledgers,
+    /// Behind the ids of events; see `disguise`.
+    secret: u64,
 }
 
 impl<S> Clone for AppTtl<S> {
@@ -58,15 +62,19 @@ impl<S> Clone for AppTtl<S> {
 impl<S: Store> AppTtl<S> {
     /// Storage in a store that no other process writes to.
     pub fn new(store: S, clock: SharedClock) -> Self {
-        let ledgers = Ledgers::new(None, clock.random_u64());
-        Self { shared: Arc::new(Shared { store, clock, ledgers }) }
+        Self::with_recount(store, clock, None)
     }
 
     /// Storage in a store that others write to as well: what each application holds is counted
     /// anew at this interval.
     pub fn recounting(store: S, clock: SharedClock, interval: Duration) -> Self {
-        let ledgers = Ledgers::new(Some(interval), clock.random_u64());
-        Self { shared: Arc::new(Shared { store, clock, ledgers }) }
+        Self::with_recount(store, clock, Some(interval))
+    }
+
+    fn with_recount(store: S, clock: SharedClock, interval: Option<Duration>) -> Self {
+        let ledgers = Ledgers::new(interval, clock.random_u64());
+        let secret = clock.random_u64();
+        Self { shared: Arc::new(Shared { store, clock, ledgers, secret }) }
     }
 
     /// The storage of one application, held to `quota`.

@@ -59,7 +59,8 @@ async fn every_limit_is_told_before_the_store_is_touched() {
     let storage = AppTtl::new(store.clone(), clock).of(ClusterAppId(7), Quota::default());
     let (long_key, long_value) = ("k".repeat(1_025), "v".repeat(65_537));
     let day = Duration::from_secs(86_400);
-    let keys: [(&[u8], fn(&AppTtlError) -> bool); 3] = [
+    type IsRight = fn(&AppTtlError) -> bool;
+    let keys: [(&[u8], IsRight); 3] = [
         (b"", |error| matches!(error, AppTtlError::KeyEmpty)),
         (long_key.as_bytes(), |error| matches!(error, AppTtlError::KeyTooLong { len: 1_025 })),
         (b"ab\xC3\x28", |error| matches!(error, AppTtlError::KeyNotUtf8 { at: 2 })),

@@ -21,7 +21,7 @@ fn is_over(error: &AppTtlError) -> bool {
 
 /// What a count of every live entry gives.
 async fn counted<S: Store>(storage: &AppTtlStorage<S>) -> Size {
-    let entries = storage.scan("", None, page(10_000)).await.unwrap().entries;
+    let entries = storage.scan("", None, page(10_000)).await.expect("no fault is on").entries;
     let bytes = entries.iter().map(|(key, entry)| key.len() + entry.value.len()).sum::<usize>();
     Size { keys: entries.len() as u64, bytes: bytes as u64 }
 }
