@@ -88,6 +88,7 @@ const CALLS: &[(&str, &str, &str, u16)] = &[
     ("POST", "/api/v1/admin/apps/{owner}/{app}/keys", r#"{"scopes":["read"]}"#, 409),
     ("DELETE", "/api/v1/admin/apps/{owner}/{app}/keys/{id}", "", 204),
     ("POST", "/api/v1/admin/credentials", r#"{"scopes":["read"]}"#, 201),
+    ("GET", "/api/v1/admin/backup", "", 200),
 ];
 
 /// The call of a route by a kind of caller.
