@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod cli;
+mod client;
 mod http;
 mod listen;
 mod readme;
