@@ -5,7 +5,7 @@
 //!                              |
 //! contract              store::Store
 //!                              |
-//! wrappers        observed -> watched -> faulty (tests)
+//! wrappers        watched -> deadline -> observed -> faulty (tests)
 //!                              |
 //! backends   memory (here)   file, redis, cassandra, dynamodb (wane-backends)
 //! ```

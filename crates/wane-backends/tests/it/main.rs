@@ -4,6 +4,7 @@ mod backup;
 mod conformance;
 mod controls;
 mod disk_faults;
+mod dropped_writes;
 mod harness;
 mod kill;
 mod opening;

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use super::{ErasedStore, Harness, Report, run_all};
 use crate::clock::{Clock, ManualClock, SharedClock};
-use crate::store::{Faults, FaultyStore, ObservedStore, Store, StoreError, Ttl, WatchedStore};
+use crate::store::{
+    DeadlineStore, Faults, FaultyStore, ObservedStore, Store, StoreError, Ttl, WatchedStore,
+};
 
 /// A store in this process. It keeps nothing across a restart: a durable one brings a harness of
 /// its own for those cases.
@@ -89,16 +91,17 @@ where
     F: Fn() -> Option<u64> + Send + Sync + 'static,
 {
     type Wrap<S> = fn(S, SharedClock) -> ErasedStore;
-    let wraps: [(&str, Wrap<S>); 4] = [
+    let wraps: [(&str, Wrap<S>); 5] = [
+        ("deadline", |below, clock| ErasedStore::new(in_time(below, clock))),
         ("observed", |below, clock| ErasedStore::new(ObservedStore::new(below, "tests", clock))),
         ("watched", |below, clock| ErasedStore::new(WatchedStore::new(below, clock))),
         ("faulty", |below, clock| {
             ErasedStore::new(FaultyStore::new(below, Faults::NONE, 1, clock))
         }),
-        ("observed(watched(faulty", |below, clock| {
+        ("watched(deadline(observed(faulty", |below, clock| {
             let faulty = FaultyStore::new(below, Faults::NONE, 1, clock.clone());
-            let watched = WatchedStore::new(faulty, clock.clone());
-            ErasedStore::new(ObservedStore::new(watched, "tests", clock))
+            let observed = ObservedStore::new(faulty, "tests", clock.clone());
+            ErasedStore::new(WatchedStore::new(in_time(observed, clock.clone()), clock))
         }),
     ];
     for (wrapper, wrap) in wraps {
@@ -109,6 +112,12 @@ where
         let harness = Embedded::new(format!("{wrapper}({name}{closing}"), clock, store, footprint);
         harness.assert_conforms().await;
     }
+}
+
+/// A deadline that no case reaches, though some let years pass beside calls under way.
+fn in_time<S: Store>(below: S, clock: SharedClock) -> DeadlineStore<S> {
+    const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
+    DeadlineStore::new(below, "tests", CENTURY, clock)
 }
 
 impl Report {

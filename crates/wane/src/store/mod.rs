@@ -9,6 +9,7 @@
 //! they wrap. Not here: drivers and files, which live in `wane-backends`.
 
 mod change;
+mod deadline;
 mod error;
 #[cfg(feature = "testing")]
 mod faulty;
@@ -23,6 +24,7 @@ mod ttl;
 mod watched;
 
 pub use change::{Change, Condition, Current, Effect, Step};
+pub use deadline::DeadlineStore;
 pub use error::{BoxError, StoreError};
 #[cfg(feature = "testing")]
 pub use faulty::{Faults, FaultyStore};

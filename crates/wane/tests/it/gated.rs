@@ -9,13 +9,14 @@ use wane::store::{
     Store, StoreError, Write,
 };
 
-/// What happens to writes and to range reads.
+/// What happens to writes and to reads; pages are range reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gate {
     Open,
     HoldBefore,
     HoldAfter,
     HoldPages,
+    HoldReads,
     LoseRequest,
     LoseAnswer,
 }
@@ -38,6 +39,12 @@ impl<S: Store> GatedStore<S> {
     async fn pass_unless(&self, held: Gate) {
         let mut gate = self.gate.subscribe();
         gate.wait_for(|gate| *gate != held).await.expect("the sender is in this store");
+    }
+
+    async fn answer<T>(&self, request: impl Future<Output = T> + Send) -> T {
+        let answer = request.await;
+        self.pass_unless(Gate::HoldReads).await;
+        answer
     }
 
     async fn write<T: Send>(
@@ -63,11 +70,11 @@ impl<S: Store> Store for GatedStore<S> {
     type ScanCursor = S::ScanCursor;
 
     async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
-        self.inner.get(key).await
+        self.answer(self.inner.get(key)).await
     }
 
     async fn get_batch(&self, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
-        self.inner.get_batch(keys).await
+        self.answer(self.inner.get_batch(keys)).await
     }
 
     async fn read(
@@ -76,7 +83,7 @@ impl<S: Store> Store for GatedStore<S> {
         range: &ClusteringRange,
         limit: PageLimit,
     ) -> Result<Page, StoreError> {
-        let page = self.inner.read(partition, range, limit).await;
+        let page = self.answer(self.inner.read(partition, range, limit)).await;
         self.pass_unless(Gate::HoldPages).await;
         page
     }
@@ -86,7 +93,7 @@ impl<S: Store> Store for GatedStore<S> {
         after: Option<Self::ScanCursor>,
         limit: PageLimit,
     ) -> Result<ScanPage<Self::ScanCursor>, StoreError> {
-        self.inner.scan(after, limit).await
+        self.answer(self.inner.scan(after, limit)).await
     }
 
     async fn put(&self, key: &Key, write: Write) -> Result<Outcome, StoreError> {
@@ -120,6 +127,6 @@ impl<S: Store> Store for GatedStore<S> {
     }
 
     async fn query_ttl(&self, key: &Key) -> Result<Remaining, StoreError> {
-        self.inner.query_ttl(key).await
+        self.answer(self.inner.query_ttl(key)).await
     }
 }

@@ -3,6 +3,7 @@
 mod app_ttl;
 mod apps;
 mod conformance;
+mod deadline;
 mod differential;
 mod faulty;
 mod gated;
