@@ -110,8 +110,10 @@ fn tls(settings: &Settings) -> Option<TlsFiles> {
 /// Opens the store; under `--wait`, as soon as nobody else has it open.
 async fn open(settings: &Settings, clock: &SharedClock) -> Result<Services, ServeError> {
     loop {
-        let (url, its_clock) = (settings.store_url(), Arc::clone(clock));
-        let opened = tokio::task::spawn_blocking(move || Services::open(&url, its_clock)).await;
+        let (url, deadline) = (settings.store_url(), settings.store_deadline_ms);
+        let its_clock = Arc::clone(clock);
+        let opened = move || Services::open(&url, deadline, its_clock);
+        let opened = tokio::task::spawn_blocking(opened).await;
         let opened = opened.map_err(|error| ServeError::Io {
             what: "open the store".into(),
             source: io::Error::other(error),

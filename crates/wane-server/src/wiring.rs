@@ -2,20 +2,22 @@
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use wane::clock::SharedClock;
 use wane::services::app_ttl::{AppTtl, AppTtlStorage};
 use wane::services::apps::Apps;
 use wane::services::backup::{Backup, BackupError};
-use wane::store::{ObservedStore, WatchedStore, prometheus_text};
+use wane::store::{DeadlineStore, ObservedStore, WatchedStore, prometheus_text};
 use wane_backends::{AnyStore, OpenError};
 
 use crate::http::{Limiters, RequestMetrics};
 use crate::listen::Connections;
 use crate::shutdown::Closing;
 
-/// Watches see what was applied; observation is next to the backend, to time it alone.
-type ServedStore = WatchedStore<ObservedStore<AnyStore>>;
+/// Watches see what was applied, and are told what nobody heard of in time; observation is next to
+/// the backend, to time it alone.
+type ServedStore = WatchedStore<DeadlineStore<ObservedStore<AnyStore>>>;
 
 /// The storage of one application, as HTTP uses it.
 pub(crate) type AppStorage = AppTtlStorage<ServedStore>;
@@ -49,12 +51,14 @@ impl Deref for Services {
 }
 
 impl Services {
-    /// Opens the store that `url` names and puts the services on top.
-    pub fn open(url: &str, clock: SharedClock) -> Result<Self, OpenError> {
+    /// Opens the store that `url` names and puts the services on top. No call waits for the store
+    /// beyond `deadline`.
+    pub fn open(url: &str, deadline: Duration, clock: SharedClock) -> Result<Self, OpenError> {
         let backend = wane_backends::open(url, Arc::clone(&clock))?;
         let name = backend.name();
         let observed = ObservedStore::new(backend, name, Arc::clone(&clock));
-        let store = WatchedStore::new(observed.clone(), Arc::clone(&clock));
+        let in_time = DeadlineStore::new(observed.clone(), name, deadline, Arc::clone(&clock));
+        let store = WatchedStore::new(in_time, Arc::clone(&clock));
         Ok(Self(Arc::new(Parts {
             app_ttl: AppTtl::new(store.clone(), Arc::clone(&clock)),
             apps: Apps::new(store.clone(), Arc::clone(&clock)),
@@ -101,5 +105,36 @@ impl Services {
             );
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wane::clock::SystemClock;
+    use wane::store::{Key, Life, Store, StoreError, Value, Write};
+
+    use super::*;
+
+    /// Answers of a store on disk to writes, each of which takes a sync.
+    async fn writes_within(deadline: Duration) -> Vec<Result<bool, StoreError>> {
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("file:{}", directory.path().display());
+        let services = Services::open(&url, deadline, SystemClock::shared()).unwrap();
+        let mut answers = Vec::new();
+        for number in 0..20_u8 {
+            let key = Key::new(b"tests", &[number]).unwrap();
+            let write = Write::new(Value::new("v").unwrap(), Life::Permanent);
+            answers.push(services.store.put(&key, write).await.map(|it| it.is_applied()));
+        }
+        answers
+    }
+
+    #[tokio::test]
+    async fn services_wait_for_the_store_as_long_as_they_are_told() {
+        let hasty = writes_within(Duration::ZERO).await;
+        let is_late = |error: &StoreError| error.to_string().contains("the deadline of 0ns");
+        assert!(hasty.iter().any(|answer| answer.as_ref().is_err_and(is_late)), "{hasty:?}");
+        let patient = writes_within(Duration::from_secs(60)).await;
+        assert!(patient.iter().all(|answer| matches!(answer, Ok(true))), "{patient:?}");
     }
 }

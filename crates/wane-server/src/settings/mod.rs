@@ -84,7 +84,7 @@ setting::settings! {
     /// How long a client may take to finish the TLS handshake.
     handshake_timeout_ms: Duration = Is("10000"), within 1..=LONGEST_MS;
 
-    /// How long a request waits for the store before the outcome is called unknown.
+    /// How long a call waits for the store; then a read is unavailable and the outcome of a write unknown.
     store_deadline_ms: Duration = Is("5000"), within 1..=LONGEST_MS;
 
     /// How log lines are written: for people or for programs.
