@@ -5,16 +5,32 @@ use std::sync::Arc;
 use wane::clock::{ManualClock, SharedClock, SystemClock};
 use wane::conformance::differential::{Trials, compare_with_model};
 use wane::conformance::history::{Plan, Tally, Time, check_histories, histories_to_check};
-use wane::conformance::{assert_wrappers_conform, run_all};
+use wane::conformance::{Harness, assert_wrappers_conform, run_all};
 use wane_backends::file::FileStore;
 
+use crate::harness::any::Any;
 use crate::harness::file::{File, SharedDirectory};
+
+async fn assert_conforms(harness: &impl Harness) {
+    let report = run_all(harness).await;
+    report.announce();
+    report.assert_passed();
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn file_keeps_the_contract() {
-    let report = run_all(&File::new()).await;
-    report.announce();
-    report.assert_passed();
+    assert_conforms(&File::new()).await;
+}
+
+/// What the server has: a backend that is known once the program runs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_store_over_memory_keeps_the_contract() {
+    assert_conforms(&Any::memory()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_store_over_file_keeps_the_contract() {
+    assert_conforms(&Any::file()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,5 +1,6 @@
 //! Integration tests of the backends: one binary, one module per concern.
 
+mod any;
 mod backup;
 mod conformance;
 mod controls;
