@@ -4,7 +4,9 @@
 
 mod cli;
 mod client;
+mod connection;
 mod http;
 mod listen;
 mod readme;
+mod restart;
 mod server;

@@ -110,7 +110,13 @@ impl Server {
 
     /// Asks the process to stop.
     pub(crate) fn ask_to_stop(&self) {
-        let sent = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status().unwrap();
+        self.signal("TERM");
+    }
+
+    /// Sends the process a signal.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.pid().to_string();
+        let sent = Command::new("kill").args([format!("-{name}"), pid]).status().unwrap();
         assert!(sent.success());
     }
 
