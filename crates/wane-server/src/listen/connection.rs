@@ -7,8 +7,9 @@
 //! The connection's task polls the protocol and, when a limit may have been reached, asks
 //! `patience` for a verdict. A connection that ends while its peer may still be sending lingers:
 //! it says that it is done, then reads and forgets for a moment. Closing at once would make the
-//! kernel send a reset, which can destroy the answer (413, 431) before the peer has read it. Only
-//! HTTP/1 needs it: an HTTP/2 request is ended by frames of its own.
+//! kernel send a reset, which can destroy the answer (413, 431) before the peer has read it, and
+//! which a request that crosses the end of a kept connection would meet instead of a close. Only
+//! HTTP/1 needs the former: an HTTP/2 request is ended by frames of its own.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -38,6 +39,9 @@ const LINGER: Duration = Duration::from_secs(2);
 
 /// How much a connection that lingers reads.
 const LINGER_BYTES: u64 = 64 * 1024 * 1024;
+
+/// How long one lingers that was told to finish: what crosses its end is a request at most.
+const LINGER_TOLD: Duration = Duration::from_millis(250);
 
 /// What hyper may keep of one HTTP/2 answer that the peer does not take.
 const HTTP2_SEND_BYTES: usize = 64 * 1024;
@@ -76,8 +80,8 @@ pub(super) struct Connection {
 
 /// How the protocol ended.
 enum End {
-    /// By itself.
-    Done(Result<(), BoxError>),
+    /// By itself, or because it was `told` to finish.
+    Done { result: Result<(), BoxError>, told: bool },
     /// By us.
     Cut(&'static str),
 }
@@ -107,7 +111,7 @@ impl Connection {
         let mut closing = self.closing.clone();
         tokio::select! {
             stream = certificates.acceptor().accept(io) => {
-                stream.map_err(|error| End::Done(Err(error.into())))
+                stream.map_err(|error| End::Done { result: Err(error.into()), told: false })
             }
             () = self.host.clock.sleep(self.host.limits.handshake) => {
                 Err(End::Cut("the TLS handshake did not end"))
@@ -137,7 +141,7 @@ impl Connection {
             let finish = match wait {
                 None => true,
                 Some(wait) => tokio::select! {
-                    end = protocol.as_mut() => return End::Done(end),
+                    result = protocol.as_mut() => return End::Done { result, told: finishing },
                     () = self.host.clock.sleep(wait) => false,
                     _ = self.closing.wait_for(|closing| *closing), if !finishing => true,
                 },
@@ -180,15 +184,20 @@ impl Connection {
                     let _ = socket.set_zero_linger();
                 }
             }
-            End::Done(result) => {
+            End::Done { result, told } => {
                 if let Err(error) = &result {
                     tracing::debug!(peer = %self.peer, error, "connection ended");
                 }
-                if patience.unread() {
-                    tokio::select! {
-                        () = forget_rest(&mut socket) => {}
-                        () = self.host.clock.sleep(LINGER) => {}
-                    }
+                let linger = if patience.unread() {
+                    LINGER
+                } else if told {
+                    LINGER_TOLD
+                } else {
+                    return;
+                };
+                tokio::select! {
+                    () = forget_rest(&mut socket) => {}
+                    () = self.host.clock.sleep(linger) => {}
                 }
             }
         }

@@ -42,6 +42,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use futures_util::FutureExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
@@ -126,6 +127,7 @@ impl Listener {
             () = self.accept_into(&mut tasks) => {}
             () = self.follow_certificates() => {}
         }
+        self.accept_waiting(&mut tasks);
         drop(self.socket);
         close.send_replace(true);
         tasks.drain(&self.connections).await
@@ -156,6 +158,16 @@ impl Listener {
                     self.clock.sleep(ACCEPT_PAUSE).await;
                 }
             }
+        }
+    }
+
+    /// Takes the connections that the system has made already. Closing the socket would reset
+    /// them; taken, they are told to finish like all others.
+    fn accept_waiting(&self, tasks: &mut Tasks) {
+        while let Some(Ok((socket, peer))) = self.socket.accept().now_or_never()
+            && let Some(seat) = self.connections.admit()
+        {
+            tasks.begin(socket, peer, seat);
         }
     }
 

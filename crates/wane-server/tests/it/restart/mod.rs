@@ -8,6 +8,7 @@
 mod killed;
 mod ledger;
 mod load;
+mod stopped;
 
 use self::ledger::{Ledger, Sight};
 use crate::server::Server;
