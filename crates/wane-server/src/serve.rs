@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{self, Path};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +30,14 @@ const TRY_AGAIN: Duration = Duration::from_millis(500);
 pub enum ServeError {
     /// The store does not open.
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Open(OpenError),
+
+    /// Another server has the store.
+    #[error(
+        "{in_use}; or start with --wait to take over when it ends, or name another directory \
+         with --data"
+    )]
+    InUse { in_use: OpenError },
 
     /// A key file or the store's settings cannot be used.
     #[error(transparent)]
@@ -56,6 +63,7 @@ struct Ready {
 /// Runs the server until the process is asked to stop.
 pub async fn serve(settings: &Settings, ready_file: Option<&Path>) -> Result<(), ServeError> {
     let clock = SystemClock::shared();
+    forget_earlier(ready_file)?;
     let services = open(settings, &clock).await?;
     make_keys(&services, &settings.data).await?;
     let (limits, tls) = (limits(settings), tls(settings));
@@ -123,8 +131,21 @@ async fn open(settings: &Settings, clock: &SharedClock) -> Result<Services, Serv
                 tracing::info!(path = %path.display(), "the store is in use; waiting");
                 clock.sleep(TRY_AGAIN).await;
             }
-            opened => return Ok(opened?),
+            Err(in_use @ OpenError::InUse { .. }) => return Err(ServeError::InUse { in_use }),
+            opened => return opened.map_err(ServeError::Open),
         }
+    }
+}
+
+/// Removes the ready file of an earlier process, which says nothing of this one.
+fn forget_earlier(ready_file: Option<&Path>) -> Result<(), ServeError> {
+    let Some(file) = ready_file else { return Ok(()) };
+    match fs::remove_file(file) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            let what = format!("remove the earlier ready file {}", file.display());
+            Err(ServeError::Io { what, source })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -146,8 +167,7 @@ fn announce(settings: &Settings, ready: &Ready, file: Option<&Path>) -> Result<(
 fn print_greeting(settings: &Settings, ready: &Ready) -> io::Result<()> {
     let scheme = if settings.tls().is_some() { "https" } else { "http" };
     let (http, admin) = (&ready.http, &ready.admin);
-    let key = settings.data.join("demo.key");
-    let key = key.display();
+    let key = quoted(&path::absolute(settings.data.join("demo.key"))?);
     let entry = format!("{scheme}://{http}/api/v2/apps/demo/app/ttl/hello");
     let credential = format!("-H \"Authorization: Bearer $(cat {key})\"");
     let mut out = io::stdout().lock();
@@ -163,4 +183,11 @@ fn print_greeting(settings: &Settings, ready: &Ready) -> io::Result<()> {
         data = settings.data.display(),
     )?;
     out.flush()
+}
+
+/// A path as a shell reads it back.
+fn quoted(path: &Path) -> String {
+    let path = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,".contains(c);
+    if path.chars().all(is_plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }

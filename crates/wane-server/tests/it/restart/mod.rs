@@ -8,6 +8,7 @@
 mod killed;
 mod ledger;
 mod load;
+mod started;
 mod stopped;
 
 use self::ledger::{Ledger, Sight};
