@@ -10,6 +10,7 @@ mod ledger;
 mod load;
 mod started;
 mod stopped;
+mod warm;
 
 use self::ledger::{Ledger, Sight};
 use crate::server::Server;
