@@ -5,14 +5,14 @@ CARGO ?= cargo
 DENY_WARNINGS := $(if $(CI),-D warnings,)
 
 .DEFAULT_GOAL := help
-.PHONY: help quick test bench soak tools fmt clippy deny unit doc fuzz-short
+.PHONY: help quick test bench soak tools fmt clippy deny unit doc fuzz-short schemathesis
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 quick: fmt clippy deny unit ## format, lint, dependency policy, unit and embedded tests
 
-test: tools quick doc fuzz-short ## everything; installs what is missing
+test: tools quick doc fuzz-short schemathesis ## everything; installs what is missing
 
 bench: ## every benchmark against its peers, with its bars
 	$(CARGO) run --release -p wane-bench -- all --check
@@ -21,6 +21,7 @@ soak: tools ## the long run: the same proofs, hours of them
 	WANE_TEST_HISTORIES=100000 WANE_TEST_DIFFERENTIAL_CASES=100000 WANE_TEST_KILLS=10000 \
 	WANE_TEST_POWER_CUTS=5000 WANE_TEST_DISK_FAULTS=20000 $(CARGO) test --all-features
 	scripts/fuzz 3600
+	scripts/schemathesis 600
 
 tools: ## install what the other commands need
 	scripts/tools
@@ -43,3 +44,6 @@ doc:
 fuzz-short:
 	$(CARGO) test -p wane-fuzz -p wane-bench
 	scripts/fuzz 5
+
+schemathesis:
+	scripts/schemathesis

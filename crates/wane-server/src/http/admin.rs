@@ -7,13 +7,16 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::unfold;
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Number;
 use utoipa::ToSchema;
 use wane::services::apps::{App, AppName, Limits, LimitsChange, NewKey, Scope};
 use wane::store::PageLimit;
 
 use super::body::{self, ONE_OPERATION};
-use super::problem::{Code, Problem, ProblemBody};
+use super::described::{Making, OfSystem, Reading};
+use super::problem::{Code, Problem};
 use super::query::Parameters;
 use crate::wiring::Services;
 
@@ -24,9 +27,11 @@ const PAGE: usize = 1_000;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CreateAppBody {
-    /// 1 to 64 letters, digits, dots, dashes and underscores.
+    /// 1 to 64 letters, digits, dots, dashes and underscores, and not dots alone.
+    #[schema(pattern = r"^(?!\.+$)[A-Za-z0-9._-]{1,64}$")]
     owner: String,
     /// Likewise.
+    #[schema(pattern = r"^(?!\.+$)[A-Za-z0-9._-]{1,64}$")]
     app: String,
 }
 
@@ -42,7 +47,8 @@ pub(super) struct CreatedAppBody {
 
 /// Makes an application with its first key.
 #[utoipa::path(post, path = "/api/v1/admin/apps", tag = "admin", request_body = CreateAppBody,
-    responses((status = 201, body = CreatedAppBody), (status = "4XX", body = ProblemBody)))]
+    responses((status = 201, description = "it was made", body = CreatedAppBody),
+        OfSystem, Reading, Making))]
 pub(super) async fn create_app(
     State(services): State<Services>,
     request: Request,
@@ -59,6 +65,7 @@ pub(super) async fn create_app(
 pub(super) struct AppsBody {
     items: Vec<AppBody>,
     /// What to give as `after` for the next page; null on the last one.
+    #[schema(required)]
     next: Option<String>,
 }
 
@@ -106,8 +113,10 @@ impl From<&App> for AppBody {
 
 /// Lists applications by name.
 #[utoipa::path(get, path = "/api/v1/admin/apps", tag = "admin",
-    params(("after" = Option<String>, Query, description = "the name to go on after, owner/app")),
-    responses((status = 200, body = AppsBody), (status = "4XX", body = ProblemBody)))]
+    params(("after" = Option<String>, Query, nullable = false,
+        pattern = r"^(?!\.+/)[A-Za-z0-9._-]{1,64}/(?!\.+$)[A-Za-z0-9._-]{1,64}$",
+        description = "the name to go on after, owner/app")),
+    responses((status = 200, description = "a page of applications", body = AppsBody), OfSystem))]
 pub(super) async fn list_apps(
     State(services): State<Services>,
     uri: Uri,
@@ -129,6 +138,7 @@ pub(super) struct LimitsBody {
     in_flight: u32,
     max_blob_bytes: u64,
     max_blob_ttl_seconds: u64,
+    #[schema(required)]
     default_ttl_seconds: Option<u64>,
 }
 
@@ -157,10 +167,10 @@ pub(super) struct LimitsChangeBody {
     #[schema(value_type = Option<u64>)]
     max_bytes: Option<Option<u64>>,
     #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<u32>, minimum = 1)]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 4_294_967_295_u64)]
     requests_per_second: Option<Option<u32>>,
     #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<u32>, minimum = 1)]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 4_294_967_295_u64)]
     in_flight: Option<Option<u32>>,
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u64>)]
@@ -177,9 +187,13 @@ pub(super) struct LimitsChangeBody {
 fn given<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
 where
     D: Deserializer<'de>,
-    T: Deserialize<'de>,
+    T: TryFrom<u64>,
 {
-    Option::deserialize(deserializer).map(Some)
+    let Some(number) = Option::<Number>::deserialize(deserializer)? else { return Ok(Some(None)) };
+    let whole = body::whole_number(&number).and_then(|whole| T::try_from(whole).ok());
+    let bits = 8 * size_of::<T>();
+    let wrong = || D::Error::custom(format!("{number} is not a whole number of {bits} bits"));
+    whole.map(|whole| Some(Some(whole))).ok_or_else(wrong)
 }
 
 impl From<LimitsChangeBody> for LimitsChange {
@@ -200,7 +214,8 @@ impl From<LimitsChangeBody> for LimitsChange {
 #[utoipa::path(put, path = "/api/v1/admin/apps/{owner}/{app}/limits", tag = "admin",
     params(("owner" = String, Path), ("app" = String, Path)),
     request_body = LimitsChangeBody,
-    responses((status = 200, body = LimitsBody), (status = "4XX", body = ProblemBody)))]
+    responses((status = 200, description = "the limits in force", body = LimitsBody),
+        OfSystem, Reading))]
 pub(super) async fn set_limits(
     State(services): State<Services>,
     path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
@@ -218,7 +233,29 @@ pub(super) async fn set_limits(
 #[serde(deny_unknown_fields)]
 pub(super) struct AddKeyBody {
     /// What the key opens; everything of an application unless given.
+    #[schema(value_type = Option<Vec<ScopeOfApps>>, min_items = 1)]
     scopes: Option<Vec<String>>,
+}
+
+/// Scopes of keys of applications, for the description of the API.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[expect(dead_code, reason = "only its description is used")]
+enum ScopeOfApps {
+    Read,
+    Write,
+    Device,
+}
+
+/// Scopes of credentials of no application, for the description of the API.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[expect(dead_code, reason = "only its description is used")]
+enum ScopeOfSystem {
+    Read,
+    Produce,
+    Pull,
+    Admin,
 }
 
 /// A credential that was made.
@@ -238,7 +275,8 @@ impl From<&NewKey> for NewKeyBody {
 #[utoipa::path(post, path = "/api/v1/admin/apps/{owner}/{app}/keys", tag = "admin",
     params(("owner" = String, Path), ("app" = String, Path)),
     request_body = Option<AddKeyBody>,
-    responses((status = 201, body = NewKeyBody), (status = "4XX", body = ProblemBody)))]
+    responses((status = 201, description = "it was made", body = NewKeyBody),
+        OfSystem, Reading, Making))]
 pub(super) async fn add_key(
     State(services): State<Services>,
     path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
@@ -272,7 +310,7 @@ fn scopes_of(names: &[String]) -> Result<Vec<Scope>, Problem> {
 /// Revokes a key. It opens nothing any more.
 #[utoipa::path(delete, path = "/api/v1/admin/apps/{owner}/{app}/keys/{id}", tag = "admin",
     params(("owner" = String, Path), ("app" = String, Path), ("id" = String, Path)),
-    responses((status = 204), (status = "4XX", body = ProblemBody)))]
+    responses((status = 204, description = "it opens nothing any more"), OfSystem))]
 pub(super) async fn revoke_key(
     State(services): State<Services>,
     path: Result<Path<(String, String, String)>, axum::extract::rejection::PathRejection>,
@@ -287,16 +325,19 @@ pub(super) async fn revoke_key(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CredentialBody {
-    /// Of read, produce, pull and admin.
+    /// What the credential opens.
+    #[schema(value_type = Vec<ScopeOfSystem>, min_items = 1)]
     scopes: Vec<String>,
     /// The institution of scope pull, 8 digits.
+    #[schema(pattern = "^[0-9]{8}$")]
     ispb: Option<String>,
 }
 
 /// Makes a credential of no application.
 #[utoipa::path(post, path = "/api/v1/admin/credentials", tag = "admin",
     request_body = CredentialBody,
-    responses((status = 201, body = NewKeyBody), (status = "4XX", body = ProblemBody)))]
+    responses((status = 201, description = "it was made", body = NewKeyBody),
+        OfSystem, Reading))]
 pub(super) async fn add_credential(
     State(services): State<Services>,
     request: Request,
@@ -310,8 +351,8 @@ pub(super) async fn add_credential(
 /// Streams the whole store as it was when the stream began. A stream that breaks off lacks its end,
 /// which every reader of backups notices.
 #[utoipa::path(get, path = "/api/v1/admin/backup", tag = "admin",
-    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>),
-        (status = "4XX", body = ProblemBody)))]
+    responses((status = 200, description = "the store", content_type = "application/octet-stream",
+        body = Vec<u8>), OfSystem))]
 pub(super) async fn backup(State(services): State<Services>) -> Result<Response, Problem> {
     let backup = services.backup().await.map_err(|error| {
         tracing::warn!(%error, "a backup could not begin");

@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
+use serde_json::Number;
 use wane::clock::SharedClock;
 
 use super::problem::{Code, Problem};
@@ -130,10 +131,36 @@ pub(super) fn bytes_of(
     }
 }
 
+/// A whole number, also where it is written with a point: JSON knows no difference.
+pub(super) fn whole_number(number: &Number) -> Option<u64> {
+    /// Up to here every whole number has a floating-point number of its own.
+    const EXACT: f64 = (1_u64 << 53) as f64;
+    let pointed = || number.as_f64().filter(|n| n.fract() == 0.0 && (0.0..=EXACT).contains(n));
+    number.as_u64().or_else(|| pointed().map(|number| number as u64))
+}
+
 /// A value as JSON carries it: text where it is UTF-8, Base64 where it is not.
 pub(super) fn text_or_base64(value: &[u8]) -> (Option<String>, Option<String>) {
     match std::str::from_utf8(value) {
         Ok(text) => (Some(text.to_owned()), None),
         Err(_) => (None, Some(STANDARD.encode(value))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_number_may_be_written_with_a_point() {
+        let whole = |text: &str| whole_number(&serde_json::from_str(text).unwrap());
+        assert_eq!(
+            [whole("60"), whole("60.0"), whole("6e1"), whole("0.0")].map(Option::unwrap),
+            [60, 60, 60, 0]
+        );
+        for text in ["60.5", "-1", "-1.0", "1e300", "9007199254740994.0"] {
+            assert_eq!(whole(text), None, "{text}");
+        }
+        assert_eq!(whole("18446744073709551615"), Some(u64::MAX));
     }
 }

@@ -18,14 +18,17 @@ pub(super) struct HealthBody {
 }
 
 /// The process answers.
-#[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, body = HealthBody)))]
+#[utoipa::path(get, path = "/livez", tag = "health", 
+    responses((status = 200, description = "it does", body = HealthBody)))]
 pub(super) async fn livez() -> Json<HealthBody> {
     Json(HealthBody { status: "ok" })
 }
 
 /// The store answers, and the server is not about to stop.
 #[utoipa::path(get, path = "/readyz", tag = "health",
-    responses((status = 200, body = HealthBody), (status = 503, body = ProblemBody)))]
+    responses((status = 200, description = "it can work", body = HealthBody),
+        (status = 503, description = "it cannot", content_type = "application/problem+json",
+            body = ProblemBody)))]
 pub(super) async fn readyz(State(services): State<Services>) -> Result<Json<HealthBody>, Problem> {
     if services.closing.has_begun() {
         return Err(Problem::new(Code::Unavailable, "the server is stopping"));
@@ -37,7 +40,8 @@ pub(super) async fn readyz(State(services): State<Services>) -> Result<Json<Heal
 
 /// Counters for Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "health",
-    responses((status = 200, content_type = "text/plain", body = String)))]
+    responses((status = 200, description = "the text format of Prometheus",
+        content_type = "text/plain", body = String)))]
 pub(super) async fn metrics(State(services): State<Services>) -> Response {
     let text = services.metrics_text();
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()

@@ -8,6 +8,7 @@ mod admin;
 mod app_ttl;
 mod body;
 mod caller;
+mod described;
 mod head;
 mod health;
 mod limiters;

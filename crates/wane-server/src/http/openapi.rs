@@ -8,6 +8,8 @@ use axum::response::{Html, IntoResponse, Response};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
+use super::described::{self, RefusedBody};
+use super::problem::ProblemBody;
 use super::{admin, app_ttl, health};
 
 #[derive(OpenApi)]
@@ -21,7 +23,8 @@ use super::{admin, app_ttl, health};
         admin::create_app, admin::list_apps, admin::set_limits, admin::add_key,
         admin::revoke_key, admin::add_credential, admin::backup,
     ),
-    modifiers(&Bearer),
+    components(schemas(ProblemBody, RefusedBody)),
+    modifiers(&Bearer, &Names),
 )]
 struct Description;
 
@@ -44,11 +47,28 @@ impl Modify for Bearer {
     }
 }
 
+/// Names of operations are those of functions; their tag in front makes them unique.
+struct Names;
+
+impl Modify for Names {
+    fn modify(&self, api: &mut utoipa::openapi::OpenApi) {
+        for item in api.paths.paths.values_mut() {
+            let operations =
+                [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete];
+            for operation in operations.into_iter().flatten() {
+                let tag = operation.tags.iter().flatten().next().map_or("", String::as_str);
+                let name = operation.operation_id.as_deref().unwrap_or_default();
+                operation.operation_id = Some(format!("{tag}_{name}"));
+            }
+        }
+    }
+}
+
 /// The description as pretty JSON with a final newline, as it is committed.
 pub fn document() -> String {
-    let mut text = Description::openapi().to_pretty_json().unwrap_or_default();
-    text.push('\n');
-    text
+    let mut document = serde_json::to_value(Description::openapi()).unwrap_or_default();
+    described::add_rules(&mut document);
+    format!("{document:#}\n")
 }
 
 pub(super) async fn json() -> Response {

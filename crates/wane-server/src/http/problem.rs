@@ -97,6 +97,11 @@ impl Code {
         self.facts().0
     }
 
+    /// What it means, for people.
+    pub fn title(self) -> &'static str {
+        self.facts().2
+    }
+
     /// The status of answers with this code, unless they say otherwise.
     pub fn status(self) -> StatusCode {
         self.facts().1

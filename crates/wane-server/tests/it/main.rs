@@ -4,9 +4,37 @@
 
 mod cli;
 mod client;
-mod connection;
 mod http;
 mod listen;
+mod openapi;
 mod readme;
 mod restart;
 mod server;
+
+use std::time::Duration;
+
+/// How often a proof goes round: `name` in the environment, or what each CI run does.
+fn count(name: &str, in_ci: u64) -> u64 {
+    let set = std::env::var(name).ok();
+    set.map_or(in_ci, |set| set.parse().unwrap_or_else(|_| panic!("{name} is not a number")))
+}
+
+/// Lets real time pass while the server works.
+#[expect(clippy::disallowed_methods, reason = "another process works meanwhile")]
+fn wait(duration: Duration) {
+    std::thread::sleep(duration);
+}
+
+/// The time as the server sees it, in Unix milliseconds.
+#[expect(clippy::disallowed_methods, reason = "expiries happen in real time")]
+fn wall_clock() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    now.as_millis() as u64
+}
+
+/// Measures from now on.
+#[expect(clippy::disallowed_methods, reason = "another process takes real time")]
+fn stopwatch() -> impl Fn() -> Duration {
+    let begin = std::time::Instant::now();
+    move || begin.elapsed()
+}

@@ -194,6 +194,7 @@ async fn a_change_of_limits_leaves_the_others() {
     for change in [
         LimitsChange { in_flight: Some(Some(0)), ..LimitsChange::default() },
         LimitsChange { default_ttl_seconds: Some(Some(31_536_001)), ..LimitsChange::default() },
+        LimitsChange { max_bytes: Some(Some(u64::MAX)), ..LimitsChange::default() },
     ] {
         let error = apps.set_limits(&app, &change).await.unwrap_err();
         assert!(matches!(error, AppsError::Invalid { .. }), "{error}");

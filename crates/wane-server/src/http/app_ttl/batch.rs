@@ -14,7 +14,8 @@ use wane::services::apps::Scope;
 use super::bodies::{DeleteBody, EntryBody, InsertBody, Put, PutBody, written};
 use crate::http::body::{self, BATCH};
 use crate::http::caller::Caller;
-use crate::http::problem::{Problem, ProblemBody};
+use crate::http::described::{OfApp, Reading};
+use crate::http::problem::Problem;
 use crate::wiring::{AppStorage, Services};
 
 /// Operations that one batch may have.
@@ -25,6 +26,7 @@ const MOST: usize = 100;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct BatchBody {
     /// Up to 100, carried out one after the other.
+    #[schema(max_items = 100)]
     operations: Vec<OperationBody>,
 }
 
@@ -91,7 +93,7 @@ pub(crate) struct BatchAnswer {
 #[derive(Debug, Serialize, ToSchema)]
 struct OneAnswer {
     status: u16,
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<Object>, required)]
     body: Json_,
 }
 
@@ -99,7 +101,8 @@ struct OneAnswer {
 #[utoipa::path(post, path = "/api/v2/apps/{owner}/{app}/ttl:batch", tag = "app_ttl",
     params(("owner" = String, Path), ("app" = String, Path)),
     request_body = BatchBody,
-    responses((status = 200, body = BatchAnswer), (status = "4XX", body = ProblemBody)))]
+    responses((status = 200, description = "what became of each operation", body = BatchAnswer),
+        OfApp, Reading))]
 pub(crate) async fn batch(
     State(services): State<Services>,
     caller: Caller,

@@ -10,7 +10,7 @@ use wane::services::app_ttl::{Entry, Renewal};
 use wane::services::apps::Scope;
 use wane::store::{Outcome, Record, Timestamp};
 
-use crate::http::body::{bytes_of, text_or_base64};
+use crate::http::body::{bytes_of, text_or_base64, whole_number};
 use crate::http::caller::Caller;
 use crate::http::problem::{Code, Problem};
 
@@ -22,8 +22,10 @@ const MOST_SECONDS: u64 = 31_536_000;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct InsertBody {
     /// The value, where it is UTF-8; up to 65,536 bytes.
+    #[schema(max_length = 65_536)]
     value: Option<String>,
     /// The value in Base64. Give one of the two.
+    #[schema(format = Byte)]
     value_base64: Option<String>,
     /// The life in whole seconds, 1 to 31,536,000.
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 31_536_000)]
@@ -46,16 +48,22 @@ impl InsertBody {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct PutBody {
     /// The value to write over whatever is there.
+    #[schema(max_length = 65_536)]
     value: Option<String>,
     /// The same in Base64.
+    #[schema(format = Byte)]
     value_base64: Option<String>,
     /// The value that must be there.
+    #[schema(max_length = 65_536)]
     expected_value: Option<String>,
     /// The same in Base64.
+    #[schema(format = Byte)]
     expected_value_base64: Option<String>,
     /// The value to put in its place.
+    #[schema(max_length = 65_536)]
     new_value: Option<String>,
     /// The same in Base64.
+    #[schema(format = Byte)]
     new_value_base64: Option<String>,
     /// The life in whole seconds, 1 to 31,536,000.
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 31_536_000)]
@@ -110,8 +118,10 @@ impl PutBody {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct DeleteBody {
     /// The value that must be there.
+    #[schema(max_length = 65_536)]
     expected_value: Option<String>,
     /// The same in Base64.
+    #[schema(format = Byte)]
     expected_value_base64: Option<String>,
 }
 
@@ -144,7 +154,7 @@ impl TouchBody {
 fn life(seconds: Option<&Number>, millis: Option<&Number>) -> Result<Duration, Problem> {
     let invalid = |detail: String| Problem::new(Code::InvalidTtl, detail);
     let whole = |name: &str, number: &Number, most: u64| {
-        let value = number.as_u64().filter(|value| (1..=most).contains(value));
+        let value = whole_number(number).filter(|value| (1..=most).contains(value));
         value
             .ok_or_else(|| invalid(format!("{name} is {number}; give a whole number, 1 to {most}")))
     };
@@ -175,10 +185,13 @@ pub(crate) struct EntryBody {
     value: Option<String>,
     /// The value in Base64, where it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = Byte)]
     value_base64: Option<String>,
     /// When it expires, in Unix milliseconds; null for never.
+    #[schema(required)]
     expires_at: Option<u64>,
     /// What is left of its life, in milliseconds; null for no end.
+    #[schema(required)]
     ttl_millis: Option<u64>,
 }
 
@@ -197,7 +210,10 @@ pub(crate) struct CurrentBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = Byte)]
     value_base64: Option<String>,
+    /// When it expires, in Unix milliseconds; null for never.
+    #[schema(required)]
     expires_at: Option<u64>,
 }
 
@@ -225,6 +241,7 @@ pub(crate) struct PageBody {
     /// The entries.
     pub(crate) items: Vec<ItemBody>,
     /// What to give as `after` for the next page; null on the last one.
+    #[schema(required)]
     pub(crate) next: Option<String>,
 }
 
@@ -233,6 +250,7 @@ pub(crate) struct PageBody {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WrittenBody {
     /// When the entry expires, in Unix milliseconds; null for never.
+    #[schema(required)]
     pub(crate) expires_at: Option<u64>,
 }
 

@@ -11,14 +11,16 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use wane::store::PageLimit;
 
+pub(super) use self::bodies::CurrentBody;
 use self::bodies::{
-    CurrentBody, DeleteBody, EntryBody, InsertBody, ItemBody, PageBody, Put, PutBody, TouchBody,
-    WrittenBody, key_text, written,
+    DeleteBody, EntryBody, InsertBody, ItemBody, PageBody, Put, PutBody, TouchBody, WrittenBody,
+    key_text, written,
 };
 use super::body::{self, ONE_OPERATION};
 use super::caller::Caller;
+use super::described::{Choosing, OfApp, Reading, Refusing};
 use super::path::LastSegment;
-use super::problem::{Code, Problem, ProblemBody};
+use super::problem::{Code, Problem};
 use super::query::Parameters;
 use crate::wiring::{AppStorage, Services};
 
@@ -33,8 +35,11 @@ impl Services {
 
 /// Returns the live entry, as JSON or as raw bytes.
 #[utoipa::path(get, path = "/api/v2/apps/{owner}/{app}/ttl/{key}", tag = "app_ttl",
-    params(("owner" = String, Path), ("app" = String, Path), ("key" = String, Path)),
-    responses((status = 200, body = EntryBody), (status = "4XX", body = ProblemBody)))]
+    params(("owner" = String, Path), ("app" = String, Path),
+        ("key" = String, Path, min_length = 1, max_length = 1024,
+            description = "1 to 1,024 bytes of UTF-8, percent-encoded")),
+    responses((status = 200, description = "the live entry", content((EntryBody = "application/json"),
+        (Vec<u8> = "application/octet-stream"))), OfApp, Choosing))]
 pub(super) async fn get(
     State(services): State<Services>,
     caller: Caller,
@@ -77,9 +82,12 @@ impl Form {
 
 /// Writes where no live entry is.
 #[utoipa::path(post, path = "/api/v2/apps/{owner}/{app}/ttl/{key}", tag = "app_ttl",
-    params(("owner" = String, Path), ("app" = String, Path), ("key" = String, Path)),
+    params(("owner" = String, Path), ("app" = String, Path),
+        ("key" = String, Path, min_length = 1, max_length = 1024,
+            description = "1 to 1,024 bytes of UTF-8, percent-encoded")),
     request_body = InsertBody,
-    responses((status = 201, body = WrittenBody), (status = "4XX", body = ProblemBody)))]
+    responses((status = 201, description = "it was written", body = WrittenBody),
+        OfApp, Reading, Refusing))]
 pub(super) async fn insert(
     State(services): State<Services>,
     caller: Caller,
@@ -94,9 +102,12 @@ pub(super) async fn insert(
 
 /// Swaps the value that must be there, or writes over whatever is.
 #[utoipa::path(put, path = "/api/v2/apps/{owner}/{app}/ttl/{key}", tag = "app_ttl",
-    params(("owner" = String, Path), ("app" = String, Path), ("key" = String, Path)),
+    params(("owner" = String, Path), ("app" = String, Path),
+        ("key" = String, Path, min_length = 1, max_length = 1024,
+            description = "1 to 1,024 bytes of UTF-8, percent-encoded")),
     request_body = PutBody,
-    responses((status = 200, body = WrittenBody), (status = "4XX", body = ProblemBody)))]
+    responses((status = 200, description = "it was written", body = WrittenBody),
+        OfApp, Reading, Refusing))]
 pub(super) async fn put(
     State(services): State<Services>,
     caller: Caller,
@@ -116,9 +127,11 @@ pub(super) async fn put(
 
 /// Deletes the value that must be there or, without a body, whatever is.
 #[utoipa::path(delete, path = "/api/v2/apps/{owner}/{app}/ttl/{key}", tag = "app_ttl",
-    params(("owner" = String, Path), ("app" = String, Path), ("key" = String, Path)),
+    params(("owner" = String, Path), ("app" = String, Path),
+        ("key" = String, Path, min_length = 1, max_length = 1024,
+            description = "1 to 1,024 bytes of UTF-8, percent-encoded")),
     request_body = Option<DeleteBody>,
-    responses((status = 204), (status = "4XX", body = ProblemBody)))]
+    responses((status = 204, description = "it is not there any more"), OfApp, Reading, Refusing))]
 pub(super) async fn delete(
     State(services): State<Services>,
     caller: Caller,
@@ -140,9 +153,11 @@ pub(super) async fn delete(
 
 /// Gives a live entry another life.
 #[utoipa::path(patch, path = "/api/v2/apps/{owner}/{app}/ttl/{key}", tag = "app_ttl",
-    params(("owner" = String, Path), ("app" = String, Path), ("key" = String, Path)),
+    params(("owner" = String, Path), ("app" = String, Path),
+        ("key" = String, Path, min_length = 1, max_length = 1024,
+            description = "1 to 1,024 bytes of UTF-8, percent-encoded")),
     request_body = TouchBody,
-    responses((status = 200, body = WrittenBody), (status = "4XX", body = ProblemBody)))]
+    responses((status = 200, description = "it has another life", body = WrittenBody), OfApp, Reading))]
 pub(super) async fn touch(
     State(services): State<Services>,
     caller: Caller,
@@ -171,11 +186,13 @@ fn page_limit(given: Option<&str>) -> Result<PageLimit, Problem> {
 /// Lists the entries whose key begins with a prefix, ascending by bytes.
 #[utoipa::path(get, path = "/api/v2/apps/{owner}/{app}/ttl", tag = "app_ttl",
     params(("owner" = String, Path), ("app" = String, Path),
-        ("prefix" = Option<String>, Query, description = "the beginning of the keys"),
-        ("limit" = Option<u16>, Query, minimum = 1, maximum = 1000,
+        ("prefix" = Option<String>, Query, max_length = 1024, nullable = false,
+            description = "the beginning of the keys"),
+        ("limit" = Option<u16>, Query, minimum = 1, maximum = 1000, nullable = false,
             description = "how many; 100 unless given"),
-        ("after" = Option<String>, Query, description = "the key to go on after")),
-    responses((status = 200, body = PageBody), (status = "4XX", body = ProblemBody)))]
+        ("after" = Option<String>, Query, max_length = 1024, nullable = false,
+            description = "the key to go on after")),
+    responses((status = 200, description = "a page of entries", body = PageBody), OfApp))]
 pub(super) async fn scan(
     State(services): State<Services>,
     caller: Caller,

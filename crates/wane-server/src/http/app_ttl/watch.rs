@@ -15,8 +15,9 @@ use wane::services::apps::Scope;
 
 use super::bodies::{CurrentBody, key_text};
 use crate::http::caller::Caller;
+use crate::http::described::OfApp;
 use crate::http::limiters::Watching;
-use crate::http::problem::{Problem, ProblemBody};
+use crate::http::problem::Problem;
 use crate::http::query::Parameters;
 use crate::http::taken::Lasting;
 use crate::wiring::Services;
@@ -39,10 +40,12 @@ struct EventBody {
 /// `gap` where some may have been missed.
 #[utoipa::path(get, path = "/api/v2/apps/{owner}/{app}/ttl:watch", tag = "app_ttl",
     params(("owner" = String, Path), ("app" = String, Path),
-        ("prefix" = Option<String>, Query, description = "the beginning of the keys"),
-        ("Last-Event-ID" = Option<u64>, Header, description = "the event to go on after")),
-    responses((status = 200, content_type = "text/event-stream", body = String),
-        (status = "4XX", body = ProblemBody)))]
+        ("prefix" = Option<String>, Query, max_length = 1024, nullable = false,
+            description = "the beginning of the keys"),
+        ("Last-Event-ID" = Option<u64>, Header, nullable = false,
+            description = "the event to go on after")),
+    responses((status = 200, description = "events as they happen",
+        content_type = "text/event-stream", body = String), OfApp))]
 pub(crate) async fn watch(
     State(services): State<Services>,
     caller: Caller,

@@ -95,6 +95,8 @@ impl LimitsChange {
     /// Says which limit cannot be had.
     pub(super) fn check(&self) -> Result<(), AppsError> {
         const YEAR: u64 = 31_536_000;
+        /// What programs with signed numbers can hold.
+        const MOST: u64 = i64::MAX as u64;
         let at_least_one = |field, value: Option<Option<u32>>| match value.flatten() {
             Some(0) => Err(AppsError::Invalid { field, reason: "give 1 or more".into() }),
             Some(_) | None => Ok(()),
@@ -105,6 +107,15 @@ impl LimitsChange {
             }
             Some(_) | None => Ok(()),
         };
+        let at_most = |field, value: Option<Option<u64>>| match value.flatten() {
+            Some(value) if value > MOST => {
+                Err(AppsError::Invalid { field, reason: format!("give up to {MOST}") })
+            }
+            Some(_) | None => Ok(()),
+        };
+        at_most("maxKeys", self.max_keys)?;
+        at_most("maxBytes", self.max_bytes)?;
+        at_most("maxBlobBytes", self.max_blob_bytes)?;
         at_least_one("requestsPerSecond", self.requests_per_second)?;
         at_least_one("inFlight", self.in_flight)?;
         seconds("maxBlobTtlSeconds", self.max_blob_ttl_seconds)?;

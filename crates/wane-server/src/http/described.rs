@@ -1,0 +1,181 @@
+//! What the description of the API says beyond types: the problems of operations, and rules
+//! between fields.
+//!
+//! An operation names the groups of problems that it may answer; statuses and titles come from
+//! [`Code`], so that the description cannot know others than the code does. Rules between fields,
+//! like "one of the two", are JSON Schema that no derive can express; they are added to the
+//! finished document.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::{Value as Json, json};
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
+use utoipa::{IntoResponses, ToSchema};
+
+use super::app_ttl::CurrentBody;
+use super::problem::{Code, ProblemBody};
+
+type Responses = BTreeMap<String, RefOr<Response>>;
+
+/// What every operation of an application may answer.
+pub(super) struct OfApp;
+
+/// What every operation of the admin listener may answer.
+pub(super) struct OfSystem;
+
+/// What an operation with a body may answer.
+pub(super) struct Reading;
+
+/// What an operation with a choice of forms may answer.
+pub(super) struct Choosing;
+
+/// What a write may answer whose condition does not hold.
+pub(super) struct Refusing;
+
+/// What the making of something may answer that is there already, or too often.
+pub(super) struct Making;
+
+impl IntoResponses for OfApp {
+    fn responses() -> Responses {
+        let mut responses = OfSystem::responses();
+        responses.extend(answers::<ProblemBody>(&[
+            Code::KeyEmpty,
+            Code::KeyTooLong,
+            Code::KeyNotUtf8,
+            Code::ValueTooLong,
+            Code::InvalidTtl,
+            Code::InvalidRequest,
+            Code::Limited,
+        ]));
+        responses
+    }
+}
+
+impl IntoResponses for OfSystem {
+    fn responses() -> Responses {
+        answers::<ProblemBody>(&[
+            Code::InvalidRequest,
+            Code::Unauthorized,
+            Code::Forbidden,
+            Code::Absent,
+            Code::Unavailable,
+            Code::UnknownOutcome,
+        ])
+    }
+}
+
+impl IntoResponses for Reading {
+    fn responses() -> Responses {
+        answers::<ProblemBody>(&[Code::TooLarge, Code::UnsupportedMediaType])
+    }
+}
+
+impl IntoResponses for Choosing {
+    fn responses() -> Responses {
+        answers::<ProblemBody>(&[Code::NotAcceptable])
+    }
+}
+
+impl IntoResponses for Refusing {
+    fn responses() -> Responses {
+        answers::<RefusedBody>(&[Code::Refused])
+    }
+}
+
+impl IntoResponses for Making {
+    fn responses() -> Responses {
+        answers::<ProblemBody>(&[Code::Refused])
+    }
+}
+
+/// The body of a refusal: a problem, and what stood in the way.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct RefusedBody {
+    #[serde(flatten)]
+    problem: ProblemBody,
+    /// What stood in the way; null where there is nothing.
+    #[schema(required)]
+    current: Option<CurrentBody>,
+}
+
+/// The responses of these codes, those of one status together.
+fn answers<T: ToSchema>(codes: &[Code]) -> Responses {
+    let mut titles: BTreeMap<u16, Vec<String>> = BTreeMap::new();
+    for code in codes {
+        let line = format!("`{}`: {}", code.name(), code.title());
+        titles.entry(code.status().as_u16()).or_default().push(line);
+    }
+    let described = titles.into_iter().map(|(status, lines)| {
+        let schema = Ref::from_schema_name(T::name());
+        let content = ContentBuilder::new().schema(Some(schema)).build();
+        let response = ResponseBuilder::new()
+            .description(lines.join("; "))
+            .content("application/problem+json", content);
+        (status.to_string(), RefOr::T(response.build()))
+    });
+    described.collect()
+}
+
+/// The fields of a value, of which one is given.
+const VALUE: [(&str, &str); 2] = [("value", "string"), ("valueBase64", "string")];
+const EXPECTED: [(&str, &str); 2] =
+    [("expectedValue", "string"), ("expectedValueBase64", "string")];
+const NEW: [(&str, &str); 2] = [("newValue", "string"), ("newValueBase64", "string")];
+
+/// The fields of a life, of which one is given.
+const LIFE: [(&str, &str); 2] = [("ttlSeconds", "integer"), ("ttlMillis", "integer")];
+
+/// Adds the rules between fields to the finished document.
+pub(super) fn add_rules(document: &mut Json) {
+    let schemas = &mut document["components"]["schemas"];
+    schemas["InsertBody"]["allOf"] = json!([one_of(&VALUE), one_of(&LIFE)]);
+    schemas["TouchBody"]["oneOf"] = one_of(&LIFE)["oneOf"].clone();
+    schemas["DeleteBody"]["oneOf"] = one_of(&EXPECTED)["oneOf"].clone();
+    let lives = json!({"properties": {"keepExpiry": {"enum": [false, null]}}});
+    let lives = json!({"allOf": [one_of(&LIFE), lives]});
+    let keeps = json!({"required": ["keepExpiry"], "properties": {"keepExpiry": {"const": true}}});
+    let keeps = json!({"allOf": [none_of(&LIFE), keeps]});
+    schemas["PutBody"]["oneOf"] = json!([
+        {"allOf": [one_of(&VALUE), none_of(&EXPECTED), none_of(&NEW), lives]},
+        {"allOf": [none_of(&VALUE), one_of(&EXPECTED), one_of(&NEW), {"oneOf": [lives, keeps]}]},
+    ]);
+    let pull = json!({"contains": {"const": "pull"}});
+    schemas["CredentialBody"]["oneOf"] = json!([
+        {"required": ["ispb"], "properties": {"scopes": pull, "ispb": {"type": "string"}}},
+        {"properties": {"scopes": {"not": pull}, "ispb": {"type": "null"}}},
+    ]);
+    optional_bodies(document);
+}
+
+/// Exactly one of these fields, and not null.
+fn one_of(fields: &[(&str, &str)]) -> Json {
+    let given = fields.iter().map(|(name, kind)| {
+        let of = |(other, _): &(&str, &str)| {
+            let kind = if other == name { kind } else { "null" };
+            ((*other).to_owned(), json!({"type": kind}))
+        };
+        let properties: serde_json::Map<_, _> = fields.iter().map(of).collect();
+        json!({"required": [name], "properties": properties})
+    });
+    json!({"oneOf": given.collect::<Vec<_>>()})
+}
+
+/// None of these fields, or null.
+fn none_of(fields: &[(&str, &str)]) -> Json {
+    let null = |(name, _): &(&str, &str)| ((*name).to_owned(), json!({"type": "null"}));
+    json!({"properties": fields.iter().map(null).collect::<serde_json::Map<_, _>>()})
+}
+
+/// A body that may be left out is not one that may be null.
+fn optional_bodies(document: &mut Json) {
+    let paths = document["paths"].as_object_mut().into_iter().flatten();
+    let operations = paths.flat_map(|(_, item)| item.as_object_mut().into_iter().flatten());
+    for (_, operation) in operations {
+        let schema = operation.pointer_mut("/requestBody/content/application~1json/schema");
+        let Some(schema) = schema else { continue };
+        if schema["oneOf"][1]["type"] == "null" {
+            *schema = schema["oneOf"][0].take();
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The description of the API: as committed, whole, and of the routes that there are.
+//!
+//! Whether answers are as described is another matter: `scripts/schemathesis` asks the real server.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value as Json;
+use wane_server::http::{Route, admin_routes, document, main_routes};
+
+/// Rows of the route tables that are not described: the description itself, and a key that is
+/// missing, which is a wrong request and no operation.
+const NOT_DESCRIBED: [&str; 3] =
+    ["/api/openapi.json", "/api/docs", "/api/v2/apps/{owner}/{app}/ttl/"];
+
+const WRITE: &str = "WANE_TEST_WRITE_OPENAPI";
+
+fn described() -> Json {
+    serde_json::from_str(&document()).unwrap()
+}
+
+/// Each operation: its method, its path, and what is said of it.
+fn operations(document: &Json) -> Vec<(String, String, Json)> {
+    let mut operations = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            operations.push((method.to_uppercase(), path.clone(), operation.clone()));
+        }
+    }
+    operations
+}
+
+#[test]
+fn the_committed_description_is_that_of_the_code() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+    if std::env::var_os(WRITE).is_some() {
+        fs::write(&path, document()).unwrap();
+    }
+    let committed = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == document(),
+        "docs/openapi.json is not what the code says; look at the difference after\n  \
+         {WRITE}=1 cargo test -p wane-server --test it openapi"
+    );
+}
+
+#[test]
+fn every_route_is_described_and_nothing_else() {
+    let row = |route: &Route| (route.method.to_string(), route.path.to_owned());
+    let routes: BTreeSet<_> = main_routes().iter().chain(&admin_routes()).map(row).collect();
+    let described: BTreeSet<_> =
+        operations(&described()).into_iter().map(|(method, path, _)| (method, path)).collect();
+    let unserved: Vec<_> = described.difference(&routes).collect();
+    assert!(unserved.is_empty(), "described, and not served: {unserved:?}");
+    let is_listed = |(_, path): &&(String, String)| NOT_DESCRIBED.contains(&path.as_str());
+    let (listed, missing): (Vec<_>, Vec<_>) = routes.difference(&described).partition(is_listed);
+    assert!(missing.is_empty(), "served, and not described: {missing:?}");
+    let listed: BTreeSet<_> = listed.iter().map(|(_, path)| path.as_str()).collect();
+    assert_eq!(listed, BTreeSet::from(NOT_DESCRIBED), "the exceptions are all needed");
+}
+
+/// What programs that read it need: names of their own, descriptions, and no loose ends.
+#[test]
+fn the_description_is_well_formed() {
+    let document = described();
+    let mut names = BTreeSet::new();
+    for (method, path, operation) in operations(&document) {
+        let name = operation["operationId"].as_str().unwrap().to_owned();
+        assert!(names.insert(name), "{method} {path} has the name of another");
+        for (status, response) in operation["responses"].as_object().unwrap() {
+            assert!(response["description"].is_string(), "{method} {path} {status}");
+            let is_problem = response["content"].get("application/problem+json").is_some();
+            assert_eq!(is_problem, !status.starts_with('2'), "{method} {path} {status}");
+        }
+        let guarded = operation["security"][0].get("credential").is_some();
+        assert_eq!(guarded, path.starts_with("/api/"), "{method} {path}");
+    }
+    let text = document.to_string();
+    for reference in text.split("\"$ref\":\"#").skip(1) {
+        let pointer = reference.split('"').next().unwrap();
+        assert!(document.pointer(pointer).is_some(), "{pointer} is not there");
+    }
+}
