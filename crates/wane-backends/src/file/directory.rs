@@ -24,12 +24,13 @@ use redb::backends::FileBackend;
 use wane::clock::Clock;
 use wane::store::{BoxError, Timestamp};
 
-use super::Inner;
 use super::acknowledged::Acknowledged;
 use super::checked_storage::CheckedStorage;
 use super::engine::{Engine, Found};
 use super::format::FORMAT_VERSION;
+use super::lent_storage::{Lender, LentStorage};
 use super::tentative_storage::TentativeStorage;
+use super::{Inner, room};
 use crate::OpenError;
 
 /// The stores that this process has open, by canonical directory.
@@ -50,6 +51,14 @@ pub(super) struct Directory {
     path: PathBuf,
 }
 
+/// An engine whose file is as it was found until `storage` is accepted.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) engine: Engine,
+    pub(super) found: Found,
+    pub(super) storage: TentativeStorage<LentStorage>,
+}
+
 impl Directory {
     pub(super) fn new(path: &Path) -> Self {
         Self { path: path.to_path_buf() }
@@ -61,6 +70,11 @@ impl Directory {
 
     fn acknowledged(&self) -> PathBuf {
         self.path.join("acknowledged")
+    }
+
+    /// Whether its disk has room.
+    pub(super) fn has_room(&self) -> bool {
+        room::look(&self.path)
     }
 
     pub(super) fn exists(&self) -> bool {
@@ -126,7 +140,7 @@ impl Directory {
     pub(super) fn open<S: StorageBackend>(
         &self,
         storage: impl FnOnce(FileBackend) -> io::Result<S>,
-    ) -> Result<(Engine, Found, Acknowledged), OpenError> {
+    ) -> Result<(Engine, Found, Acknowledged, Lender), OpenError> {
         let path = self.records();
         let file = OpenOptions::new().read(true).write(true).open(&path).map_err(|error| {
             if error.kind() == io::ErrorKind::NotFound {
@@ -140,9 +154,9 @@ impl Directory {
         }
         let file = FileBackend::new(file).map_err(|error| self.refused(error.into()))?;
         let storage = storage(file).map_err(|error| self.io(error))?;
-        let storage = TentativeStorage::new(storage);
-        let (engine, found) = self.open_engine(storage.clone())?;
-        let (acknowledged, last) = Acknowledged::open(&self.acknowledged(), found.identity)
+        let mut lender = Lender::new(storage);
+        let Opened { engine, found, storage } = self.open_engine(&mut lender, 0)?;
+        let (mut acknowledged, last) = Acknowledged::open(&self.acknowledged(), found.identity)
             .map_err(|error| self.io(error))?;
         match last {
             Some(last) if found.commit < last => Err(self.damaged(&format!(
@@ -152,14 +166,24 @@ impl Directory {
             ))),
             Some(_) | None => {
                 storage.accept().map_err(|error| self.io(error))?;
-                Ok((engine, found, acknowledged))
+                // What is found is shown to callers from here on. It also takes the little room
+                // that later numbers need.
+                acknowledged.note(found.commit).map_err(|error| self.io(error))?;
+                Ok((engine, found, acknowledged, lender))
             }
         }
     }
 
-    fn open_engine(&self, storage: impl StorageBackend) -> Result<(Engine, Found), OpenError> {
+    /// Opens an engine on a file that this store has open, in place of the one before.
+    pub(super) fn open_engine(
+        &self,
+        lender: &mut Lender,
+        generation: u64,
+    ) -> Result<Opened, OpenError> {
+        let storage = TentativeStorage::new(lender.lend());
         let opened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let (mut engine, found) = Engine::open(CheckedStorage::new(storage))?;
+            let checked = CheckedStorage::new(storage.clone());
+            let (mut engine, found) = Engine::open(checked, generation)?;
             // After a crash redb has walked the whole file already.
             let sound = found.verified || engine.verify()?;
             Ok((engine, found, sound))
@@ -174,7 +198,7 @@ impl Directory {
             let (path, known) = (self.records(), FORMAT_VERSION);
             return Err(OpenError::NewerFormat { path, found: found.format, known });
         }
-        Ok((engine, found))
+        Ok(Opened { engine, found, storage })
     }
 
     fn refused(&self, error: redb::Error) -> OpenError {

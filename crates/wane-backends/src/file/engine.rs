@@ -8,7 +8,7 @@
 //! leaves that entry alone; when it falls due, the sweep files the record anew. Only an earlier
 //! expiry, a delete or a change to permanent moves the entry at once.
 //!
-//! Whatever redb reports as failed ends the engine's life: the caller must open it again.
+//! Whatever redb reports as failed ends the engine's life: another must be opened on the file.
 
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -63,11 +63,28 @@ pub(super) struct Applied {
     pub(super) commit: u64,
 }
 
+/// Why a transaction failed.
+#[derive(Debug)]
+pub(super) struct Unapplied {
+    pub(super) reason: String,
+    /// What it leaves behind if it is in the file all the same. It may be, where it came to the
+    /// commit.
+    pub(super) staged: Option<Applied>,
+}
+
+impl From<BoxError> for Unapplied {
+    fn from(error: BoxError) -> Self {
+        Self { reason: error.to_string(), staged: None }
+    }
+}
+
 /// A redb database holding records.
 #[derive(Debug)]
 pub(super) struct Engine {
     database: Database,
     state: State,
+    /// Which engine on this file it is, counted by whoever opens it.
+    generation: u64,
 }
 
 /// The row that is rewritten with every commit.
@@ -118,7 +135,10 @@ impl Engine {
     }
 
     /// Opens the store in `storage`, which must not be empty.
-    pub(super) fn open(storage: impl StorageBackend) -> Result<(Self, Found), redb::Error> {
+    pub(super) fn open(
+        storage: impl StorageBackend,
+        generation: u64,
+    ) -> Result<(Self, Found), redb::Error> {
         let repaired = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&repaired);
         let mut builder = builder();
@@ -131,7 +151,7 @@ impl Engine {
         let verified = repaired.load(Ordering::Relaxed);
         let State { format, identity, time, commit, .. } = state;
         let found = Found { format, identity, time, commit, verified };
-        Ok((Self { database, state }, found))
+        Ok((Self { database, state, generation }, found))
     }
 
     /// Checks every page of the file against its checksum. `false` means that it is damaged.
@@ -145,9 +165,24 @@ impl Engine {
         batch: Vec<KeyedChange>,
         sweep: usize,
         now: Timestamp,
-    ) -> Result<Applied, BoxError> {
-        let transaction = self.database.begin_write()?;
-        let mut tables = Tables::open(&transaction, self.state)?;
+    ) -> Result<Applied, Unapplied> {
+        let transaction = self.database.begin_write().map_err(BoxError::from)?;
+        let (applied, state) = self.stage(&transaction, batch, sweep, now)?;
+        if let Err(error) = transaction.commit() {
+            return Err(Unapplied { reason: error.to_string(), staged: Some(applied) });
+        }
+        self.state = state;
+        Ok(applied)
+    }
+
+    fn stage(
+        &self,
+        transaction: &WriteTransaction,
+        batch: Vec<KeyedChange>,
+        sweep: usize,
+        now: Timestamp,
+    ) -> Result<(Applied, State), BoxError> {
+        let mut tables = Tables::open(transaction, self.state)?;
         let mut outcomes = Vec::with_capacity(batch.len());
         for KeyedChange { key, change } in batch {
             outcomes.push(tables.change(&key, change, now)?);
@@ -155,14 +190,22 @@ impl Engine {
         tables.sweep(sweep, now)?;
         let next_due = tables.next_due()?;
         let state = tables.close(now)?;
-        transaction.commit()?;
-        self.state = state;
-        Ok(Applied { outcomes, next_due, commit: state.commit })
+        Ok((Applied { outcomes, next_due, commit: state.commit }, state))
     }
 
     /// The store as of the last commit.
     pub(super) fn snapshot(&self) -> Result<Snapshot, redb::Error> {
-        Ok(Snapshot { records: self.database.begin_read()?.open_table(RECORDS)? })
+        let records = self.database.begin_read()?.open_table(RECORDS)?;
+        Ok(Snapshot { records, generation: self.generation })
+    }
+
+    /// The number of the last commit.
+    pub(super) fn last_commit(&self) -> u64 {
+        self.state.commit
+    }
+
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// The first entry of the expiry index.
@@ -336,6 +379,8 @@ fn decode(key: &[u8], bytes: &[u8]) -> Result<StoredRecord, StoreError> {
 #[derive(Debug)]
 pub(super) struct Snapshot {
     records: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    /// The engine that it belongs to.
+    pub(super) generation: u64,
 }
 
 /// What the visitor of a walk wants next.

@@ -27,7 +27,7 @@ pub enum Fault {
     PowerCut,
     /// One sync fails, and the store is not told what is on the disk.
     SyncError,
-    /// A write ends half way, and none succeeds from then on.
+    /// A write ends half way, and none succeeds from then on, until there is room.
     DiskFull,
     /// Reads come back with a flipped bit now and then.
     Rot,
@@ -95,6 +95,12 @@ impl FaultyDisk {
     /// The fault that has struck.
     pub fn struck(&self) -> Option<Fault> {
         self.state.lock().struck
+    }
+
+    /// Makes room on a disk that was full.
+    pub fn make_room(&self) {
+        let mut state = self.state.lock();
+        state.struck = state.struck.filter(|fault| *fault != Fault::DiskFull);
     }
 
     /// What the file holds after a power cut at this moment, by chance.

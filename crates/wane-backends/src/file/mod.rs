@@ -10,10 +10,12 @@
 //! | `directory` | create, open, verify, share within the process |
 //! | `queue` | jobs on their way to the writer, taken in groups |
 //! | `writer` | the group commit, sweeping and compaction |
+//! | `room` | a disk without room: when to look and when to try |
 //! | `engine` | redb behind two verbs: apply a batch, show a snapshot |
 //! | `view` | reading a snapshot at one instant |
 //! | `format` | the bytes on disk |
 //! | `acknowledged` | the last commit that callers were told of |
+//! | `lent_storage` | the file, which outlives an engine that ran out of room |
 //! | `tentative_storage` | a file that is refused stays as it was found |
 //! | `checked_storage` | blocks that rot while the store is open |
 //! | `faulty_storage` | a disk that fails as told, for the proofs |
@@ -25,7 +27,9 @@ mod engine;
 #[cfg(feature = "testing")]
 mod faulty_storage;
 pub mod format;
+mod lent_storage;
 mod queue;
+mod room;
 mod tentative_storage;
 mod view;
 mod writer;
@@ -42,7 +46,7 @@ use tokio::sync::oneshot;
 use wane::clock::SharedClock;
 use wane::store::{
     Change, ClusteringRange, Fence, Key, Outcome, Page, PageFill, PageLimit, Partition, Record,
-    Remaining, ScanPage, Store, StoreError, Write,
+    Remaining, Row, ScanPage, Store, StoreError, Write,
 };
 
 use self::directory::{Directory, Register};
@@ -52,7 +56,7 @@ pub use self::faulty_storage::{Fault, FaultyDisk};
 use self::format::{decode_key, encode_key, partition_prefix};
 use self::queue::Job;
 use self::view::{Group, Shared, View};
-use self::writer::Writer;
+use self::writer::{OpenFile, Writer};
 use crate::OpenError;
 
 /// Rows that one page looks at before it goes on elsewhere, so that a stretch of expired rows
@@ -185,7 +189,7 @@ impl Inner {
         storage: impl FnOnce(FileBackend) -> std::io::Result<S>,
     ) -> Result<Self, OpenError> {
         let directory = Directory::new(&path);
-        let (engine, found, acknowledged) = directory.open(storage)?;
+        let (engine, found, acknowledged, lender) = directory.open(storage)?;
         clock.never_before(found.time);
         let io = |source| OpenError::Io { path: path.clone(), source };
         let snapshot = engine.snapshot().map_err(|error| io(error.into()))?;
@@ -193,7 +197,8 @@ impl Inner {
         let shared = Arc::new(Shared::new(clock, directory.records(), snapshot));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let runtime = runtime.map_err(|error| io(error.into()))?;
-        let writer = Writer::new(engine, Arc::clone(&shared), acknowledged, next_due);
+        let file = OpenFile { directory, lender, acknowledged };
+        let writer = Writer::new(engine, file, Arc::clone(&shared), next_due);
         let thread = std::thread::Builder::new().name("wane-file-writer".into());
         let thread =
             thread.spawn(move || writer.run(&runtime)).map_err(|error| io(error.into()))?;
@@ -262,8 +267,19 @@ impl Store for FileStore {
                 FileScanCursor { view, after: Vec::new() }
             }
         };
-        self.inner.shared.check()?;
-        scan_page(cursor, limit).map_err(|error| self.inner.shared.refused(error))
+        let shared = &self.inner.shared;
+        shared.check()?;
+        match scan_page(&cursor, limit) {
+            Ok((page, after)) => {
+                let next = after.map(|after| FileScanCursor { view: cursor.view, after });
+                Ok(ScanPage { rows: page, next })
+            }
+            Err(ReadError::Engine(_)) if shared.is_replaced(&cursor.view).await => {
+                let source = "the disk became full, which ended the scan; begin a new one".into();
+                Err(StoreError::Unavailable { backend: "file", source })
+            }
+            Err(error) => Err(shared.refused(error)),
+        }
     }
 
     async fn put(&self, key: &Key, write: Write) -> Result<Outcome, StoreError> {
@@ -349,16 +365,17 @@ fn page(
     Ok(Page { rows: fill.into_rows(), rest })
 }
 
+/// The rows of a page, and the key after which the next one begins.
 fn scan_page(
-    cursor: FileScanCursor,
+    cursor: &FileScanCursor,
     limit: PageLimit,
-) -> Result<ScanPage<FileScanCursor>, ReadError> {
+) -> Result<(Vec<Row>, Option<Vec<u8>>), ReadError> {
     let FileScanCursor { view, after } = cursor;
     let mut fill = PageFill::new(limit);
     let mut last = None;
     let mut walked = 0;
     // No stored key is empty, so the first page leaves nothing out.
-    view.snapshot.walk(Bound::Excluded(&after), |stored, record| {
+    view.snapshot.walk(Bound::Excluded(after), |stored, record| {
         if fill.is_full() || walked >= PAGE_WALK {
             return Ok(Walk::Stop);
         }
@@ -370,8 +387,7 @@ fn scan_page(
         Ok(Walk::On)
     })?;
     let ended = !fill.is_full() && walked < PAGE_WALK;
-    let next = last.filter(|_| !ended).map(|after| FileScanCursor { view, after });
-    Ok(ScanPage { rows: fill.into_rows(), next })
+    Ok((fill.into_rows(), last.filter(|_| !ended)))
 }
 
 fn stored_key(stored: &[u8]) -> Result<Key, ReadError> {

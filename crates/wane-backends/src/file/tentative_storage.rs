@@ -44,21 +44,20 @@ impl<S: StorageBackend> TentativeStorage<S> {
     }
 
     /// Writes down what was held back, and from now on whatever comes.
+    ///
+    /// Where that fails, the file is as after a crash at that point, and everything is still held:
+    /// it can be tried again from the start.
     pub(super) fn accept(&self) -> io::Result<()> {
         let mut held = self.shared.held.write();
         let inner = &self.shared.inner;
-        for step in held.take().unwrap_or_default() {
-            let done = match &step {
+        for step in held.iter().flatten() {
+            match step {
                 Held::Write(offset, data) => inner.write(*offset, data),
                 Held::Length(len) => inner.set_len(*len),
                 Held::Sync => inner.sync_data(),
-            };
-            if done.is_err() {
-                // The file ends here, as by a crash: what closing writes does not reach it.
-                *held = Some(Vec::new());
-                return done;
-            }
+            }?;
         }
+        *held = None;
         Ok(())
     }
 
@@ -212,6 +211,7 @@ mod tests {
         assert_eq!(bytes(&tentative.shared.inner), [0; 4], "the file was changed");
         tentative.accept().unwrap();
         assert_eq!(bytes(&tentative.shared.inner), bytes(&plain));
+        tentative.accept().unwrap();
         tentative.write(0, &[8]).unwrap();
         assert_eq!(bytes(&tentative.shared.inner)[0], 8);
     }

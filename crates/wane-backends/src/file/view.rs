@@ -111,12 +111,12 @@ impl Shared {
     /// Runs `work`, which returns the snapshot to go on with, while no reader can take one.
     pub(super) fn without_snapshot<T>(
         &self,
-        work: impl FnOnce() -> (T, Result<Snapshot, redb::Error>),
+        work: impl FnOnce() -> Result<(T, Snapshot), BoxError>,
     ) -> Result<T, BoxError> {
         let mut visible = self.visible.write();
         visible.snapshot = None;
-        let (result, snapshot) = work();
-        visible.snapshot = Some(Arc::new(snapshot?));
+        let (result, snapshot) = work()?;
+        visible.snapshot = Some(Arc::new(snapshot));
         Ok(result)
     }
 
@@ -151,12 +151,18 @@ impl Shared {
         let now = self.clock.now();
         loop {
             let (view, in_flight) = self.view(now)?;
-            match in_flight.filter(|group| group.decided < now && concerns(group)) {
-                None => return read(&view).map_err(|error| self.refused(error)),
-                Some(group) => {
-                    drop(view);
-                    group.landing().await;
+            if let Some(group) = in_flight.filter(|group| group.decided < now && concerns(group)) {
+                drop(view);
+                group.landing().await;
+                continue;
+            }
+            match read(&view) {
+                Err(ReadError::Engine(error)) if !self.is_replaced(&view).await => {
+                    return Err(self.refused(ReadError::Engine(error)));
                 }
+                Err(ReadError::Engine(_)) => {}
+                Err(ReadError::Record(error)) => return Err(error),
+                Ok(found) => return Ok(found),
             }
         }
     }
@@ -170,6 +176,18 @@ impl Shared {
                 self.failure()
             }
         }
+    }
+
+    /// Whether another engine has taken the place of the one that `view` reads from. An engine
+    /// that ran out of room reads no more either, and is replaced before its group lands.
+    pub(super) async fn is_replaced(&self, view: &View) -> bool {
+        let in_flight = self.visible.read().in_flight.clone();
+        if let Some(group) = in_flight {
+            group.landing().await;
+        }
+        let visible = self.visible.read();
+        let current = visible.snapshot.as_ref().map(|snapshot| snapshot.generation);
+        current.is_some_and(|current| current != view.snapshot.generation)
     }
 
     /// A view for longer than a moment: it does not depend on any group in flight.

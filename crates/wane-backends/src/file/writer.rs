@@ -8,7 +8,9 @@
 //! once nobody has come for a while, and then the file is made smaller if little is left in it.
 //!
 //! A failed commit may or may not be on disk. Its callers are told so, and the store refuses
-//! everything from then on: only opening the file again can tell.
+//! everything from then on: only opening the file again can tell. A full disk is the exception. The
+//! file is opened again at once, which tells; readers go on, and callers are refused until there is
+//! room.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,8 +20,12 @@ use tokio::runtime::Runtime;
 use wane::store::{BoxError, StoreError, Timestamp};
 
 use super::acknowledged::Acknowledged;
-use super::engine::{Applied, Engine, KeyedChange};
+use super::directory::Directory;
+use super::engine::{Applied, Engine, KeyedChange, Snapshot, Unapplied};
+use super::lent_storage::{Lender, LentStorage};
 use super::queue::{Answers, Job, Taken};
+use super::room::Room;
+use super::tentative_storage::TentativeStorage;
 use super::view::Shared;
 
 /// Due records removed along with a group.
@@ -50,10 +56,40 @@ const COMPACT_FROM: u64 = 3;
 #[derive(Debug)]
 pub(super) struct Writer {
     engine: Engine,
+    file: OpenFile,
     shared: Arc<Shared>,
-    acknowledged: Acknowledged,
     next_due: Option<Timestamp>,
     compaction: Compaction,
+    room: Room,
+    /// What opening the file again has to write, while there is no room even for that.
+    unaccepted: Option<TentativeStorage<LentStorage>>,
+}
+
+/// The file that engines are opened on.
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    pub(super) directory: Directory,
+    pub(super) lender: Lender,
+    pub(super) acknowledged: Acknowledged,
+}
+
+/// Why a commit failed, by what its callers are told.
+#[derive(Debug)]
+enum Failure {
+    /// The disk is full, and nothing was applied.
+    NoRoom,
+    /// It may have been applied.
+    InDoubt(String),
+}
+
+impl Failure {
+    fn error(&self) -> StoreError {
+        let backend = "file";
+        match self {
+            Self::NoRoom => StoreError::Unavailable { backend, source: "the disk is full".into() },
+            Self::InDoubt(reason) => StoreError::Unknown { backend, source: reason[..].into() },
+        }
+    }
 }
 
 /// When to look whether the file can be made smaller.
@@ -68,12 +104,12 @@ struct Compaction {
 impl Writer {
     pub(super) fn new(
         engine: Engine,
+        file: OpenFile,
         shared: Arc<Shared>,
-        acknowledged: Acknowledged,
         next_due: Option<Timestamp>,
     ) -> Self {
-        let compaction = Compaction { due: true, size: 0 };
-        Self { engine, shared, acknowledged, next_due, compaction }
+        let (compaction, room) = (Compaction { due: true, size: 0 }, Room::new());
+        Self { engine, file, shared, next_due, compaction, room, unaccepted: None }
     }
 
     /// Works until the queue is closed and empty, or the engine fails. Callers that are left, and
@@ -93,7 +129,9 @@ impl Writer {
                 Taken::Closed => {
                     // Notes the time, so that what readers saw expire stays gone after reopening.
                     // A failure is noted where callers would look for it, and none is left.
-                    drop(self.commit(Vec::new(), 0));
+                    if !self.room.is_lacking() {
+                        drop(self.commit(Vec::new(), 0));
+                    }
                     false
                 }
                 Taken::Group(jobs) => {
@@ -113,7 +151,9 @@ impl Writer {
         let now = self.shared.clock.now();
         let longest = if self.compaction.due { COMPACT_AFTER } else { LONGEST_SLEEP };
         let due = self.next_due.map_or(longest, |due| now.until(due));
-        let sleep = self.shared.clock.sleep(due.clamp(IDLE_AFTER, longest));
+        let due = due.clamp(IDLE_AFTER, longest);
+        let pause = if self.room.is_lacking() { self.room.rest() } else { due };
+        let sleep = self.shared.clock.sleep(pause);
         tokio::select! {
             biased;
             () = self.shared.queue.arrival() => true,
@@ -129,27 +169,36 @@ impl Writer {
             replies.push((changes.len(), reply));
             batch.extend(changes);
         }
-        let result = self.commit(batch, SWEEP_BUSY);
-        let served = result.is_ok();
+        let result =
+            if self.has_room() { self.commit(batch, SWEEP_BUSY) } else { Err(Failure::NoRoom) };
         let mut outcomes = result.map(|applied| applied.outcomes.into_iter());
         for (count, reply) in replies {
             let answers: Answers = match &mut outcomes {
                 Ok(outcomes) => Ok(outcomes.by_ref().take(count).collect()),
-                Err(error) => Err(unknown(error)),
+                Err(failure) => Err(failure.error()),
             };
             // A caller that no longer waits has dropped its end, which is its right.
             drop(reply.send(answers));
         }
-        served
+        self.goes_on()
     }
 
-    /// Makes a batch durable and visible. On failure, notes why for all callers to come.
-    fn commit(&mut self, batch: Vec<KeyedChange>, sweep: usize) -> Result<Applied, String> {
+    /// Whether the engine has not failed.
+    fn goes_on(&self) -> bool {
+        self.shared.check().is_ok()
+    }
+
+    /// Makes a batch durable and visible. Where it fails for another reason than a full disk, notes
+    /// that for all callers to come.
+    fn commit(&mut self, batch: Vec<KeyedChange>, sweep: usize) -> Result<Applied, Failure> {
         let now = self.shared.announce(&batch);
-        let result = self.try_commit(batch, sweep, now);
-        if let Err(error) = &result {
-            self.shared.fail(error);
-        }
+        let result = self.try_commit(batch, sweep, now).or_else(|unapplied| {
+            if self.file.lender.only_lacked_room() {
+                return self.start_over(unapplied);
+            }
+            self.shared.fail(&unapplied.reason);
+            Err(Failure::InDoubt(unapplied.reason))
+        });
         self.shared.land();
         result
     }
@@ -159,28 +208,100 @@ impl Writer {
         batch: Vec<KeyedChange>,
         sweep: usize,
         now: Timestamp,
-    ) -> Result<Applied, String> {
+    ) -> Result<Applied, Unapplied> {
         // redb can panic on a page that rotted since it was verified.
         let applied = catch_unwind(AssertUnwindSafe(|| self.engine.apply(batch, sweep, now)))
-            .unwrap_or_else(|_| Err("a page of the file is damaged".into()))
-            .and_then(|applied| {
-                self.acknowledged.note(applied.commit)?;
-                self.shared.publish(self.engine.snapshot()?);
-                Ok(applied)
-            })
-            .map_err(|error: BoxError| error.to_string())?;
+            .unwrap_or_else(|_| Err(BoxError::from("a page of the file is damaged").into()))?;
+        self.file.acknowledged.note(applied.commit).map_err(BoxError::from)?;
+        self.shared.publish(self.engine.snapshot().map_err(BoxError::from)?);
         self.next_due = applied.next_due;
         self.compaction.due = true;
         Ok(applied)
     }
 
+    /// Goes on with another engine after one that ran out of room, and finds out what became of
+    /// the changes that it was to make. Readers wait meanwhile.
+    fn start_over(&mut self, unapplied: Unapplied) -> Result<Applied, Failure> {
+        let Unapplied { reason, staged } = unapplied;
+        let before = self.engine.last_commit();
+        let shared = Arc::clone(&self.shared);
+        match shared.without_snapshot(|| self.reopen()) {
+            Ok(last) if last == before => Err(Failure::NoRoom),
+            // What did not fit was not needed.
+            Ok(last) => staged.filter(|staged| staged.commit == last).ok_or_else(|| {
+                shared.fail(&reason);
+                Failure::InDoubt(reason)
+            }),
+            Err(error) => {
+                let reason = format!("{reason}, and then the file could not be opened: {error}");
+                shared.fail(&reason);
+                Err(Failure::InDoubt(reason))
+            }
+        }
+    }
+
+    /// Opens another engine and returns its last commit.
+    fn reopen(&mut self) -> Result<(u64, Snapshot), BoxError> {
+        let before = self.engine.last_commit();
+        let OpenFile { directory, lender, acknowledged } = &mut self.file;
+        // What is found there is about to be shown.
+        lender.sync()?;
+        let opened = directory.open_engine(lender, self.engine.generation() + 1)?;
+        let last = opened.found.commit;
+        if last < before {
+            return Err(format!("commit {before} was acknowledged, the file has {last}").into());
+        }
+        let unaccepted = match opened.storage.accept() {
+            Ok(()) => None,
+            Err(_) if lender.only_lacked_room() => Some(opened.storage),
+            Err(error) => return Err(error.into()),
+        };
+        acknowledged.note(last)?;
+        let snapshot = opened.engine.snapshot()?;
+        self.next_due = opened.engine.next_due()?;
+        self.unaccepted = unaccepted;
+        self.engine = opened.engine;
+        // Making the file smaller needs room too: not again for little.
+        self.compaction.size = self.shared.file_size()?;
+        self.room.ran_out(self.shared.clock.monotonic());
+        Ok((last, snapshot))
+    }
+
+    /// Whether the disk has room, as far as anybody knows. Where it had none, a commit of next to
+    /// nothing tells from time to time.
+    fn has_room(&mut self) -> bool {
+        if !self.room.is_lacking() {
+            return true;
+        }
+        let now = self.shared.clock.monotonic();
+        if !self.room.is_time(now, || self.file.directory.has_room()) {
+            return false;
+        }
+        if let Err(error) = self.unaccepted.as_ref().map_or(Ok(()), TentativeStorage::accept) {
+            self.room.ran_out(now);
+            if !self.file.lender.only_lacked_room() {
+                self.shared.fail(&error.to_string());
+            }
+            return false;
+        }
+        self.unaccepted = None;
+        let fits = self.commit(Vec::new(), SWEEP_BUSY).is_ok();
+        if fits {
+            self.room.found(now);
+        }
+        fits
+    }
+
     /// Does one step of what can wait. `false` means that the engine has failed.
     fn tidy(&mut self) -> bool {
+        if !self.has_room() {
+            return self.goes_on();
+        }
         let now = self.shared.clock.now();
         let is_due = |due: Option<Timestamp>| due.is_some_and(|due| due <= now);
         if is_due(self.next_due) {
             if self.commit(Vec::new(), SWEEP_IDLE).is_err() {
-                return false;
+                return self.goes_on();
             }
             // Callers that came meanwhile go before the next slice.
             if is_due(self.next_due) {
@@ -212,10 +333,10 @@ impl Writer {
         if !worthwhile {
             return Ok(());
         }
-        let engine = &mut self.engine;
-        let outcome = self.shared.without_snapshot(|| {
-            let compacted = engine.compact();
-            (compacted, engine.snapshot())
+        let shared = Arc::clone(&self.shared);
+        let outcome = shared.without_snapshot(|| match self.engine.compact() {
+            Err(_) if self.file.lender.only_lacked_room() => Ok((Ok(()), self.reopen()?.1)),
+            compacted => Ok((compacted, self.engine.snapshot()?)),
         })?;
         match outcome {
             Ok(()) => self.compaction.size = self.shared.file_size()?,
@@ -235,8 +356,4 @@ impl Writer {
             }
         }
     }
-}
-
-fn unknown(reason: &str) -> StoreError {
-    StoreError::Unknown { backend: "file", source: reason.into() }
 }

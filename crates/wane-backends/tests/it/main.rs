@@ -6,6 +6,7 @@ mod conformance;
 mod controls;
 mod disk_faults;
 mod dropped_writes;
+mod full_disk;
 mod harness;
 mod kill;
 mod opening;

@@ -1,0 +1,207 @@
+//! A full disk under an open store: reads go on, writes are refused, and once there is room they
+//! are taken again. Nothing acknowledged is lost, nothing refused appears.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use wane::clock::{ManualClock, SharedClock, SystemClock};
+use wane::store::{Fence, Key, Life, Store, StoreError, Value, Write};
+use wane_backends::file::{Fault, FaultyDisk, FileStore};
+
+use crate::proof::ledger::{self, Answer, Ledger, Line};
+use crate::proof::verifier::{self, Verifier};
+use crate::proof::workload::Workload;
+use crate::proof::{Chance, check_reopened, count, runtime, wait};
+
+fn key(name: &str) -> Key {
+    Key::new(b"full", name.as_bytes()).unwrap()
+}
+
+fn value(size: usize) -> Value {
+    Value::new(vec![b'v'; size]).unwrap()
+}
+
+async fn put(store: &FileStore, name: &str, size: usize) -> Result<(), StoreError> {
+    store.put(&key(name), Write::new(value(size), Life::Permanent)).await.map(drop)
+}
+
+/// A store on a disk of its own.
+struct Bench {
+    home: TempDir,
+    disk: FaultyDisk,
+    store: FileStore,
+}
+
+impl Bench {
+    fn new(seed: u64, clock: SharedClock) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        drop(FileStore::create(home.path(), Arc::clone(&clock)).unwrap());
+        let disk = FaultyDisk::seeded(seed);
+        let store = FileStore::open_on(&disk, home.path(), clock).unwrap();
+        Self { home, disk, store }
+    }
+}
+
+/// What the caller of a write was told. On a full disk nobody needs to be in doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Applied,
+    NotApplied,
+}
+
+fn told<T>(answer: &Result<T, StoreError>) -> Told {
+    match answer {
+        Ok(_) => Told::Applied,
+        Err(StoreError::Unavailable { .. }) => Told::NotApplied,
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+/// Reads records back, which must be there as their writers were told.
+async fn check(store: &FileStore, written: &[(&str, Told)]) {
+    for (name, told) in written {
+        let found = store.get(&key(name)).await;
+        let found = found.unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        assert_eq!(found.is_some(), *told == Told::Applied, "{name}: {told:?}");
+    }
+}
+
+/// Writes before and after the disk becomes full at its `last_call`; `None` if it does not.
+async fn meet_the_end(
+    bench: &Bench,
+    clock: &ManualClock,
+    last_call: u64,
+) -> Option<Vec<(&'static str, Told)>> {
+    let Bench { disk, store, .. } = bench;
+    put(store, "before", 100).await.unwrap();
+    put(store, "other", 100).await.unwrap();
+    disk.arm(Fault::DiskFull, last_call);
+    let mut written = vec![("before", Told::Applied)];
+    written.push(("small", told(&put(store, "small", 100).await)));
+    written.push(("large", told(&put(store, "large", 200_000).await)));
+    let deleted = store.compare_and_delete(&key("other"), &value(100), Fence::NONE).await;
+    disk.struck()?;
+    written.push(match told(&deleted) {
+        Told::Applied => ("other", Told::NotApplied),
+        Told::NotApplied => ("other", Told::Applied),
+    });
+    assert_eq!(told(&put(store, "none", 100).await), Told::NotApplied, "there is no room");
+    clock.advance(Duration::from_secs(5));
+    assert_eq!(told(&put(store, "none", 100).await), Told::NotApplied, "a try in vain");
+    written.push(("none", Told::NotApplied));
+    Some(written)
+}
+
+/// Not by chance: every single change to the disk is tried as the first that does not fit.
+#[test]
+fn a_disk_that_is_full_from_any_call_on_is_survived() {
+    for last_call in 0.. {
+        let clock = ManualClock::seeded(last_call);
+        let bench = Bench::new(last_call, Arc::clone(&clock) as SharedClock);
+        let Some(mut written) = runtime().block_on(meet_the_end(&bench, &clock, last_call)) else {
+            assert!(last_call > 20, "only {last_call} calls to the disk");
+            break;
+        };
+        let Bench { home, disk, store } = bench;
+        runtime().block_on(async {
+            check(&store, &written).await;
+            disk.make_room();
+            clock.advance(Duration::from_secs(60));
+            put(&store, "after", 200_000).await.unwrap();
+            written.push(("after", Told::Applied));
+            check(&store, &written).await;
+        });
+        drop(store);
+        let store = FileStore::open(home.path(), SystemClock::shared()).unwrap();
+        runtime().block_on(check(&store, &written));
+    }
+}
+
+/// Callers at work while the disk becomes full and has room again, on one store throughout; in the
+/// end its power is cut.
+#[test]
+fn callers_on_a_disk_that_is_full_now_and_then_are_told_the_truth() {
+    let mut refused = 0;
+    for seed in 0..count("WANE_TEST_DISK_FAULTS", 100).div_ceil(25) {
+        let clock = SystemClock::shared();
+        let Bench { home, disk, store } = Bench::new(seed, Arc::clone(&clock));
+        let (chance, mut verifier) = (Chance::seeded(seed), Verifier::default());
+        for round in 0..3 {
+            disk.arm(Fault::DiskFull, chance.below(80));
+            let path = home.path().join(format!("ledger-{round}"));
+            let ledger = Arc::new(Ledger::append_to(&path));
+            let seed = seed * 10 + round;
+            let workload = Workload { callers: 8, keys_each: 6, rounds: 12, seed };
+            runtime().block_on(workload.run(&Arc::new(store.clone()), &clock, &ledger));
+            let lines = ledger::read(&path);
+            let is_refusal =
+                |line: &&Line| matches!(line, Line::Ended { answer: Answer::Unavailable, .. });
+            refused += lines.iter().filter(is_refusal).count();
+            verifier.replay(&lines);
+            runtime().block_on(verifier::scan(&store)).expect("reads go on");
+            disk.make_room();
+            assert!(takes_writes_again(&store), "seed {seed}: it does not go on");
+            runtime().block_on(verifier.check(&store, &clock));
+            verifier.assert_sound();
+        }
+        drop(store);
+        std::fs::write(home.path().join("records.redb"), disk.remains()).unwrap();
+        check_reopened(home.path(), &mut verifier);
+        verifier.assert_sound();
+    }
+    assert!(refused > 0, "the disk was never full");
+}
+
+/// Whether a record can be written and removed before long.
+fn takes_writes_again(store: &FileStore) -> bool {
+    let name = "caller-0/room";
+    let (key, value) = (ledger::store_key(name), ledger::value(name, 1));
+    (0..100).any(|_| {
+        wait(Duration::from_millis(50));
+        runtime().block_on(async {
+            let put = store.put(&key, Write::new(value.clone(), Life::Permanent)).await;
+            put.is_ok() && store.compare_and_delete(&key, &value, Fence::NONE).await.is_ok()
+        })
+    })
+}
+
+/// The engine that ran out of room reads no more, and another takes its place. Whoever reads at
+/// that moment gets the record, not an error.
+#[test]
+fn readers_notice_nothing_of_a_full_disk() {
+    let clock = ManualClock::seeded(1);
+    let Bench { home: _home, disk, store } = Bench::new(1, Arc::clone(&clock) as SharedClock);
+    let names: Vec<_> = (0..200).map(|number| format!("read-{number}")).collect();
+    let rows = names.iter().map(|name| (key(name), Write::new(value(20_000), Life::Permanent)));
+    runtime().block_on(store.put_batch(rows.collect())).unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let read = |reader: usize| {
+        let (store, names, over) = (store.clone(), names.clone(), Arc::clone(&over));
+        std::thread::spawn(move || {
+            let (mut reads, runtime) = (0, runtime());
+            while !over.load(Ordering::Relaxed) {
+                let name = &names[(reads * 7 + reader * 50) % names.len()];
+                let found = runtime.block_on(store.get(&key(name)));
+                assert_eq!(found.unwrap().map(|found| found.value), Some(value(20_000)), "{name}");
+                reads += 1;
+            }
+            reads
+        })
+    };
+    let readers: Vec<_> = (0..4).map(read).collect();
+    for round in 0..60 {
+        disk.arm(Fault::DiskFull, round % 5);
+        let refused = runtime().block_on(put(&store, "written", 100 * round as usize));
+        assert_eq!(told(&refused), Told::NotApplied);
+        disk.make_room();
+        clock.advance(Duration::from_secs(60));
+        runtime().block_on(put(&store, "written", 100)).unwrap();
+    }
+    over.store(true, Ordering::Relaxed);
+    let reads: usize = readers.into_iter().map(|reader| reader.join().unwrap()).sum();
+    assert!(reads > 1_000, "only {reads} reads");
+}
