@@ -4,6 +4,8 @@
 
 mod cli;
 mod client;
+mod connection;
+mod disk_full;
 mod http;
 mod listen;
 mod openapi;
@@ -11,7 +13,20 @@ mod readme;
 mod restart;
 mod server;
 
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
+
+/// Tests that load the machine and tests that measure time keep out of each other's way.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+fn loading() -> RwLockReadGuard<'static, ()> {
+    // A test that failed says so itself.
+    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn measuring() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// How often a proof goes round: `name` in the environment, or what each CI run does.
 fn count(name: &str, in_ci: u64) -> u64 {

@@ -83,6 +83,7 @@ fn a_watch_tells_changes_and_resumes_after_the_last_one() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "expiries happen in real time")]
 fn an_expiry_is_told_within_a_tenth_of_a_second() {
+    let _machine = crate::measuring();
     for server in [Server::in_memory(), Server::on_file()] {
         let mut watch = Watch::open(&server, "", None);
         for number in 0..5 {

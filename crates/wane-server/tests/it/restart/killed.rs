@@ -7,11 +7,12 @@ use super::load::Load;
 use super::{blank, check};
 use crate::connection::Ended;
 use crate::server::Server;
-use crate::{count, wait, wall_clock};
+use crate::{count, loading, wait, wall_clock};
 
 /// Every cycle works on what the one before has left.
 #[test]
 fn a_kill_in_the_middle_of_load_loses_nothing_and_revives_nothing() {
+    let _machine = loading();
     let home = tempfile::tempdir().unwrap();
     let mut ledgers = blank();
     let kills = count("WANE_TEST_SERVER_KILLS", 5);

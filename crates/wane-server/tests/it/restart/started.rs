@@ -107,6 +107,8 @@ fn keys_of_a_second_node_work_beside_the_first_and_do_not_count() {
     }
     let second = Server::start(home.path(), &[]);
     assert!(second.key != key && second.admin_key != admin_key);
+    let files = key_files(second.data());
+    assert_eq!(files.map(|(_, key)| key.trim().to_owned()), [&*second.admin_key, &*second.key]);
     for key in [&key, &second.key] {
         assert_eq!(second.ask_as(Some(key), "GET", TTL, "").status, 200);
     }

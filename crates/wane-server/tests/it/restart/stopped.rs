@@ -6,7 +6,7 @@ use super::load::Load;
 use super::{blank, check};
 use crate::connection::{Connection, Ended};
 use crate::server::Server;
-use crate::{stopwatch, wait};
+use crate::{loading, stopwatch, wait};
 
 const TTL: &str = "/api/v2/apps/demo/app/ttl";
 
@@ -15,6 +15,7 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 #[test]
 fn a_stop_under_load_truncates_no_answer_and_loses_nothing() {
+    let _machine = loading();
     let home = tempfile::tempdir().unwrap();
     let mut ledgers = blank();
     for cycle in 0..3 {

@@ -9,7 +9,7 @@ use wane::store::{Key, Keyspace, Life, Store, Ttl, Value, Write};
 use wane_backends::file::FileStore;
 
 use crate::server::Server;
-use crate::stopwatch;
+use crate::{measuring, stopwatch};
 
 const RECORDS: u32 = 100_000;
 
@@ -34,6 +34,7 @@ fn fill(data: &Path) {
 
 #[test]
 fn a_start_on_many_records_is_ready_soon() {
+    let _machine = measuring();
     let home = tempfile::tempdir().unwrap();
     Server::start(home.path(), &[]).stop();
     fill(home.path());
