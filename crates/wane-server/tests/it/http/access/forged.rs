@@ -39,7 +39,10 @@ impl Forged {
             address
         };
         let site = runtime.block_on(async {
-            let services = Services::open("mem:", Arc::clone(&clock)).unwrap();
+            let services = {
+                let deadline = std::time::Duration::from_secs(5);
+                Services::open("mem:", deadline, Arc::clone(&clock)).unwrap()
+            };
             make_keys(&services, data.path()).await.unwrap();
             let admin_key = std::fs::read_to_string(data.path().join("admin.key")).unwrap();
             Site {
