@@ -111,30 +111,28 @@ impl Services {
 #[cfg(test)]
 mod tests {
     use wane::clock::SystemClock;
-    use wane::store::{Key, Life, Store, StoreError, Value, Write};
+    use wane::store::{Key, Life, Outcome, Store, StoreError, Value, Write};
 
     use super::*;
 
-    /// Answers of a store on disk to writes, each of which takes a sync.
-    async fn writes_within(deadline: Duration) -> Vec<Result<bool, StoreError>> {
+    /// The answer of a store on disk to a batch that takes it many milliseconds.
+    async fn write_within(deadline: Duration) -> Result<Vec<Outcome>, StoreError> {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("file:{}", directory.path().display());
         let services = Services::open(&url, deadline, SystemClock::shared()).unwrap();
-        let mut answers = Vec::new();
-        for number in 0..20_u8 {
+        let value = Value::new(vec![7; wane::store::MAX_VALUE]).unwrap();
+        let write = |number: u8| {
             let key = Key::new(b"tests", &[number]).unwrap();
-            let write = Write::new(Value::new("v").unwrap(), Life::Permanent);
-            answers.push(services.store.put(&key, write).await.map(|it| it.is_applied()));
-        }
-        answers
+            (key, Write::new(value.clone(), Life::Permanent))
+        };
+        services.store.put_batch((0..100).map(write).collect()).await
     }
 
     #[tokio::test]
     async fn services_wait_for_the_store_as_long_as_they_are_told() {
-        let hasty = writes_within(Duration::ZERO).await;
-        let is_late = |error: &StoreError| error.to_string().contains("the deadline of 0ns");
-        assert!(hasty.iter().any(|answer| answer.as_ref().is_err_and(is_late)), "{hasty:?}");
-        let patient = writes_within(Duration::from_secs(60)).await;
-        assert!(patient.iter().all(|answer| matches!(answer, Ok(true))), "{patient:?}");
+        let hasty = write_within(Duration::ZERO).await.unwrap_err();
+        assert!(hasty.to_string().contains("the deadline of 0ns"), "{hasty}");
+        let patient = write_within(Duration::from_secs(60)).await.unwrap();
+        assert!(patient.iter().all(Outcome::is_applied));
     }
 }
