@@ -136,9 +136,14 @@ impl fmt::Debug for Surroundings {
 pub fn run<A>(arguments: A, surroundings: &mut Surroundings) -> Exit
 where
     A: IntoIterator,
-    A::Item: Into<OsString> + Clone,
+    A::Item: Into<OsString>,
 {
-    let arguments = match Arguments::try_parse_from(arguments) {
+    run_line(arguments.into_iter().map(Into::into).collect(), surroundings)
+}
+
+/// Not generic, so that the commands are compiled here and not in every caller.
+fn run_line(line: Vec<OsString>, surroundings: &mut Surroundings) -> Exit {
+    let arguments = match Arguments::try_parse_from(line) {
         Ok(arguments) => arguments,
         Err(error) => return failure::print_usage(&error, surroundings),
     };

