@@ -2,6 +2,8 @@
 //!
 //! Without these, a target that checks nothing would look like code that holds.
 
+mod backup;
+
 use std::time::Duration;
 
 use wane::clock::SystemClock;
