@@ -4,7 +4,7 @@ use std::fs;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value as Json;
@@ -20,6 +20,23 @@ fn serve(data: &Path, flags: &[&str]) -> Command {
     command.args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
     command.arg("--data").arg(data).args(flags).stdout(Stdio::null());
     command
+}
+
+/// A process that ends with its test, however that ends.
+struct Process(Child);
+
+impl Process {
+    fn spawn(command: &mut Command) -> Self {
+        Self(command.stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already, which is what is wanted.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
 }
 
 fn said(output: &Output) -> String {
@@ -51,18 +68,16 @@ fn a_process_that_waits_takes_over_when_the_first_ends() {
         assert!(first.ask("PUT", &format!("{TTL}/k"), body).status == 200);
         let ready = home.path().join("second.json");
         drop(fs::remove_file(&ready));
-        let mut second = serve(home.path(), &["--wait", "--ready-file"]);
-        let mut second = second.arg(&ready).stderr(Stdio::null()).spawn().unwrap();
+        let mut second =
+            Process::spawn(serve(home.path(), &["--wait", "--ready-file"]).arg(&ready));
         wait(Duration::from_millis(700));
-        assert!(!ready.exists() && second.try_wait().unwrap().is_none(), "it waits");
+        assert!(!ready.exists() && second.0.try_wait().unwrap().is_none(), "it waits");
         let key = first.key.clone();
         ends(first);
         assert!(eventually(|| ready.exists()), "it takes over");
         let ready: Json = serde_json::from_slice(&fs::read(&ready).unwrap()).unwrap();
         let address = ready["http"].as_str().unwrap().parse().unwrap();
         let answer = request(address, Some(&key), "GET", &format!("{TTL}/k"), "");
-        second.kill().unwrap();
-        second.wait().unwrap();
         assert_eq!(answer.json()["value"], "kept", "{}", answer.body);
     }
 }
@@ -152,12 +167,9 @@ fn the_lines_that_the_server_prints_work_as_they_are() {
 fn the_lines_work_from_another_directory_than_the_servers() {
     let home = tempfile::tempdir().unwrap();
     let log = home.path().join("log");
-    let mut server = serve(Path::new("wane-data"), &["--storage", "mem"])
-        .current_dir(home.path())
-        .stdout(fs::File::create(&log).unwrap())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut server = serve(Path::new("wane-data"), &["--storage", "mem"]);
+    server.current_dir(home.path()).stdout(fs::File::create(&log).unwrap());
+    let _server = Process::spawn(&mut server);
     let printed = || fs::read_to_string(&log).unwrap();
     let is_printed = eventually(|| printed().contains("Try it:") && printed().ends_with("\n\n"));
     let lines = if is_printed { lines_to_paste(&printed()) } else { Vec::new() };
@@ -165,8 +177,6 @@ fn the_lines_work_from_another_directory_than_the_servers() {
         Command::new("sh").args(["-c", line]).current_dir("/").output().unwrap().stdout
     });
     let answers: Vec<_> = outputs.map(|bytes| String::from_utf8(bytes).unwrap()).collect();
-    server.kill().unwrap();
-    server.wait().unwrap();
     assert!(answers.concat().contains("\"value\":\"world\""), "{answers:?} to {lines:?}");
 }
 
@@ -178,8 +188,7 @@ fn the_ready_file_appears_when_both_ports_answer_and_not_before() {
     let first = Server::start(home.path(), &[]);
     let stale = r#"{"http":"127.0.0.1:1","admin":"127.0.0.1:1","pid":1}"#;
     fs::write(&ready, stale).unwrap();
-    let mut waiting = serve(home.path(), &["--wait", "--ready-file"]);
-    let mut waiting = waiting.arg(&ready).stderr(Stdio::null()).spawn().unwrap();
+    let waiting = Process::spawn(serve(home.path(), &["--wait", "--ready-file"]).arg(&ready));
     assert!(eventually(|| !ready.exists()), "the file of an earlier process stays");
     first.kill();
     assert!(eventually(|| ready.exists()));
@@ -190,9 +199,6 @@ fn the_ready_file_appears_when_both_ports_answer_and_not_before() {
         drop(TcpStream::connect(address).unwrap());
         request(address, None, "GET", "/readyz", "").status
     });
-    waiting.kill().unwrap();
-    let pid = waiting.id();
-    waiting.wait().unwrap();
     assert_eq!(statuses, [200, 200]);
-    assert_eq!(told["pid"], pid);
+    assert_eq!(told["pid"], waiting.0.id());
 }
