@@ -19,7 +19,8 @@ bench: ## every benchmark against its peers, with its bars
 
 soak: tools ## the long run: the same proofs, hours of them
 	WANE_TEST_HISTORIES=100000 WANE_TEST_DIFFERENTIAL_CASES=100000 WANE_TEST_KILLS=10000 \
-	WANE_TEST_POWER_CUTS=5000 WANE_TEST_DISK_FAULTS=20000 $(CARGO) test --all-features
+	WANE_TEST_POWER_CUTS=5000 WANE_TEST_DISK_FAULTS=20000 WANE_TEST_SERVER_KILLS=1000 \
+	WANE_TEST_STEADY_SECONDS=600 $(CARGO) test --all-features
 	scripts/fuzz 3600
 	scripts/schemathesis 600
 

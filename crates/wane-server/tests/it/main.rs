@@ -12,6 +12,7 @@ mod openapi;
 mod readme;
 mod restart;
 mod server;
+mod steady;
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;

@@ -1,0 +1,215 @@
+//! A server at work for long: its memory stays where it was once it is warm.
+//!
+//! Writers churn entries that live for a second, callers come with a connection for each request,
+//! watches are opened and left in the middle. Everything that a request could leave behind is made
+//! thousands of times.
+//!
+//! The 8,192 events that watches can resume from are filled at once, and a third of the time is
+//! left to warm up. From then on memory may grow by what settles late: the allocator's, up to
+//! 1.5 MiB within the first minute, and on file the pages that redb keeps, which follow the size of
+//! the file up to 4 MiB. Twice that is tolerated on memory, and half as much again on file: 80 and
+//! 150 bytes for each request of half a minute, 4 and 8 of ten minutes.
+
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::connection::Connection;
+use crate::server::{Server, request};
+use crate::{count, loading, wait, wall_clock};
+
+const TTL: &str = "/api/v2/apps/demo/app/ttl";
+
+/// How much more memory may be there in the end, in KiB.
+const TOLERATED_ON_MEM: u64 = 3 << 10;
+const TOLERATED_ON_FILE: u64 = 6 << 10;
+
+/// How often memory is looked at.
+const SAMPLE: Duration = Duration::from_millis(250);
+
+/// Entries that are written once.
+#[derive(Debug, Clone, Copy)]
+struct Brief {
+    /// Their life at least, in milliseconds.
+    life: u64,
+    /// Their size at least, in bytes.
+    size: u64,
+}
+
+/// Whom the callers ask, and until when.
+struct Work {
+    server: SocketAddr,
+    key: String,
+    /// What the entries that are called brief are like.
+    brief: Brief,
+    over: AtomicBool,
+    requests: AtomicU64,
+}
+
+impl Work {
+    fn goes_on(&self) -> bool {
+        !self.over.load(Ordering::Relaxed)
+    }
+
+    fn done(&self, requests: u64) {
+        self.requests.fetch_add(requests, Ordering::Relaxed);
+    }
+
+    /// More events than watches can resume from.
+    fn fill_the_journal(&self, number: u64) {
+        let mut connection = self.connect();
+        for batch in 0..25 {
+            let operations = (0..100).map(|operation| {
+                let value = "v".repeat(1_000);
+                let key = format!("first-{number}-{batch}-{operation}");
+                format!(r#"{{"op":"insert","key":"{key}","value":"{value}","ttlMillis":1000}}"#)
+            });
+            let operations = operations.collect::<Vec<_>>().join(",");
+            let body = format!(r#"{{"operations":[{operations}]}}"#);
+            assert_eq!(connection.ask("POST", &format!("{TTL}:batch"), &body).unwrap().status, 200);
+        }
+    }
+
+    fn connect(&self) -> Connection {
+        Connection::to(self.server, &self.key).unwrap()
+    }
+
+    /// Inserts of brief entries, and swaps and deletes of others, on a connection that is kept.
+    fn write(&self, number: u64) {
+        let mut connection = self.connect();
+        for step in 0_u64.. {
+            if !self.goes_on() {
+                return;
+            }
+            let life = self.brief.life + step * 37 % 1_000;
+            let value = "v".repeat((self.brief.size + step * 131 % 2_000) as usize);
+            let brief = format!(r#"{{"value":"{value}","ttlMillis":{life}}}"#);
+            let path = format!("{TTL}/brief-{number}-{step}-{}", wall_clock());
+            assert_eq!(connection.ask("POST", &path, &brief).unwrap().status, 201);
+            let path = format!("{TTL}/lasting-{number}-{}", step % 50);
+            let body = format!(r#"{{"value":"{step}","ttlSeconds":60}}"#);
+            assert_eq!(connection.ask("PUT", &path, &body).unwrap().status, 200);
+            let swap = format!(r#"{{"expectedValue":"{step}","newValue":"n","keepExpiry":true}}"#);
+            assert_eq!(connection.ask("PUT", &path, &swap).unwrap().status, 200);
+            assert_eq!(connection.ask("PUT", &path, &swap).unwrap().status, 409);
+            assert_eq!(connection.ask("GET", &path, "").unwrap().status, 200);
+            if step % 3 == 0 {
+                let expected = r#"{"expectedValue":"n"}"#;
+                assert_eq!(connection.ask("DELETE", &path, expected).unwrap().status, 204);
+            }
+            self.done(6);
+        }
+    }
+
+    /// A connection for each request, answered, refused, or left before its answer.
+    fn come_and_go(&self) {
+        while self.goes_on() {
+            let path = format!("{TTL}?prefix=lasting&limit=5");
+            assert_eq!(request(self.server, Some(&self.key), "GET", &path, "").status, 200);
+            assert_eq!(request(self.server, Some("a.b"), "GET", &path, "").status, 401);
+            assert_eq!(request(self.server, Some(&self.key), "GET", "/nowhere", "").status, 404);
+            drop(TcpStream::connect(self.server).unwrap());
+            self.connect().send("GET", &path, "").unwrap();
+            self.done(5);
+        }
+    }
+
+    /// Watches, left after a few events.
+    fn watch(&self) {
+        while self.goes_on() {
+            let mut watch = self.connect();
+            watch.send("GET", &format!("{TTL}:watch?prefix=brief"), "").unwrap();
+            assert_eq!(watch.head().unwrap().status, 200);
+            wait(Duration::from_millis(20));
+            self.done(1);
+        }
+    }
+}
+
+/// Memory that the process has now, in KiB.
+fn resident(server: &Server) -> u64 {
+    let statm = fs::read_to_string(format!("/proc/{}/statm", server.pid())).unwrap();
+    let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    // The page of every machine that this is built for.
+    pages * 4
+}
+
+/// Looks at memory for this long while callers work.
+fn samples(server: &Server, brief: Brief, time: Duration) -> (Vec<u64>, u64) {
+    let work = Arc::new(Work {
+        server: server.http,
+        key: server.key.clone(),
+        brief,
+        over: AtomicBool::new(false),
+        requests: AtomicU64::new(0),
+    });
+    let start = |job: fn(&Work)| {
+        let work = Arc::clone(&work);
+        std::thread::spawn(move || job(&work))
+    };
+    let fill: [fn(&Work); 4] = [
+        |work| work.fill_the_journal(1),
+        |work| work.fill_the_journal(2),
+        |work| work.fill_the_journal(3),
+        |work| work.fill_the_journal(4),
+    ];
+    fill.map(start).into_iter().for_each(|caller| caller.join().unwrap());
+    let jobs: [fn(&Work); 4] =
+        [|work| work.write(1), |work| work.write(2), Work::come_and_go, Work::watch];
+    let callers = jobs.map(start);
+    let mut samples = Vec::new();
+    for _ in 0..time.as_millis() / SAMPLE.as_millis() {
+        wait(SAMPLE);
+        samples.push(resident(server));
+    }
+    work.over.store(true, Ordering::Relaxed);
+    callers.into_iter().for_each(|caller| caller.join().unwrap());
+    (samples, work.requests.load(Ordering::Relaxed))
+}
+
+/// Memory once the server was warm, and in the end: the middle of a sixth of the samples each.
+fn warm_and_end(samples: &[u64]) -> (u64, u64) {
+    let sixth = samples.len() / 6;
+    let middle = |samples: &[u64]| {
+        let mut samples = samples.to_vec();
+        samples.sort_unstable();
+        samples[samples.len() / 2]
+    };
+    (middle(&samples[2 * sixth..3 * sixth]), middle(&samples[samples.len() - sixth..]))
+}
+
+fn assert_flat(name: &str, flags: &[&str], tolerated: u64) {
+    let _machine = loading();
+    let time = Duration::from_secs(count("WANE_TEST_STEADY_SECONDS", 30));
+    let server = Server::with(&[flags, &["--log-filter", "warn"]].concat());
+    let (samples, requests) = samples(&server, Brief { life: 200, size: 50 }, time);
+    let (warm, end) = warm_and_end(&samples);
+    eprintln!(
+        "{name}: {requests} requests in {time:?}; {warm} KiB when warm, {end} KiB at the end"
+    );
+    let by_the_second: Vec<_> = samples.iter().step_by(4).collect();
+    assert!(end <= warm + tolerated, "memory grows, in KiB: {by_the_second:?}");
+}
+
+#[test]
+fn memory_of_a_server_on_mem_stays_flat() {
+    assert_flat("mem", &["--storage", "mem"], TOLERATED_ON_MEM);
+}
+
+#[test]
+fn memory_of_a_server_on_file_stays_flat() {
+    assert_flat("file", &[], TOLERATED_ON_FILE);
+}
+
+/// The control: entries that stay are memory that grows.
+#[test]
+fn memory_that_grows_is_noticed() {
+    let _machine = loading();
+    let server = Server::with(&["--storage", "mem", "--log-filter", "warn"]);
+    let staying = Brief { life: 900_000, size: 20_000 };
+    let (samples, _) = samples(&server, staying, Duration::from_secs(12));
+    let (warm, end) = warm_and_end(&samples);
+    assert!(end > warm + TOLERATED_ON_FILE, "not noticed: {samples:?}");
+}
