@@ -337,7 +337,7 @@ pub(super) struct CredentialBody {
 #[utoipa::path(post, path = "/api/v1/admin/credentials", tag = "admin",
     request_body = CredentialBody,
     responses((status = 201, description = "it was made", body = NewKeyBody),
-        OfSystem, Reading))]
+        OfSystem, Reading, Making))]
 pub(super) async fn add_credential(
     State(services): State<Services>,
     request: Request,

@@ -269,7 +269,9 @@ impl From<AppsError> for Problem {
         let code = match error {
             AppsError::Store(error) => return error.into(),
             AppsError::Invalid { .. } => Code::InvalidRequest,
-            AppsError::Exists { .. } | AppsError::TooManyKeys { .. } => Code::Refused,
+            AppsError::Exists { .. } | AppsError::TooManyKeys { .. } | AppsError::NoMoreKeys => {
+                Code::Refused
+            }
             AppsError::NoApp { .. } | AppsError::NoKey { .. } => Code::Absent,
             AppsError::Contended | _ => Code::Unavailable,
         };

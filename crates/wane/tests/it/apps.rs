@@ -230,3 +230,17 @@ async fn credentials_of_no_app_have_their_own_scopes() {
         assert_eq!(apps.add_credential(scopes, ispb).await.is_ok(), legal, "{scopes:?} {ispb:?}");
     }
 }
+
+/// Their number is bounded, and the answer is that, not a wrong request.
+#[tokio::test]
+async fn credentials_of_no_app_have_an_end() {
+    let apps = apps();
+    let mut made = 0;
+    let refused = loop {
+        match apps.add_credential(&[Scope::Read], None).await {
+            Ok(_) => made += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(made == 1_000 && matches!(refused, AppsError::NoMoreKeys), "{made}: {refused}");
+}

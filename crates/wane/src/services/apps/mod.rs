@@ -78,6 +78,10 @@ pub enum AppsError {
     #[error("the app has {LIVE_KEYS} live keys already; revoke one first: {}", live.join(", "))]
     TooManyKeys { live: Vec<String> },
 
+    /// There are as many keys, those of nodes or those of no application, as there may be.
+    #[error("there are {MOST_KEYS} keys already; revoke some first")]
+    NoMoreKeys,
+
     /// Others kept changing the application. Try again.
     #[error("the app kept changing under the write; try again")]
     Contended,
@@ -302,8 +306,7 @@ impl<S: Store> Apps<S> {
     async fn push_key(&self, id: ClusterAppId, stored: AppKey) -> Result<(), AppsError> {
         self.update(id, |app| {
             if app.keys.len() >= MOST_KEYS {
-                let reason = format!("there are {MOST_KEYS} already; revoke some first");
-                return Err(AppsError::Invalid { field: "keys", reason });
+                return Err(AppsError::NoMoreKeys);
             }
             app.keys.push(stored.clone());
             Ok(())
