@@ -5,14 +5,14 @@ CARGO ?= cargo
 DENY_WARNINGS := $(if $(CI),-D warnings,)
 
 .DEFAULT_GOAL := help
-.PHONY: help quick test bench soak tools fmt clippy deny unit doc fuzz-short schemathesis
+.PHONY: help quick test bench soak tools fmt clippy deny unit all-tests doc fuzz-short schemathesis
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 quick: fmt clippy deny unit ## format, lint, dependency policy, unit and embedded tests
 
-test: tools quick doc fuzz-short schemathesis ## everything; installs what is missing
+test: tools fmt clippy deny all-tests doc fuzz-short schemathesis ## everything; installs what is missing
 
 bench: ## every benchmark against its peers, with its bars
 	$(CARGO) run --release -p wane-bench -- all --check
@@ -36,7 +36,11 @@ clippy:
 deny:
 	scripts/deny
 
+# Whatever drives the server over real sockets takes minutes: that is for `make test`.
 unit:
+	$(CARGO) test --all-features -- $(addprefix --skip ,http:: listen:: restart:: steady:: disk_full::)
+
+all-tests:
 	$(CARGO) test --all-features
 
 doc:
