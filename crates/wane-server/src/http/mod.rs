@@ -11,6 +11,8 @@ mod caller;
 mod described;
 mod head;
 mod health;
+#[cfg(test)]
+mod hostile_input;
 mod limiters;
 mod openapi;
 mod path;

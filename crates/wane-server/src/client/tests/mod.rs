@@ -3,6 +3,7 @@
 mod answers;
 mod faults;
 mod forms;
+mod hostile_streams;
 mod setup;
 pub(crate) mod stage;
 mod streams;
