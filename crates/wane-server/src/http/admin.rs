@@ -16,6 +16,7 @@ use wane::store::PageLimit;
 
 use super::body::{self, ONE_OPERATION};
 use super::described::{Making, OfSystem, Reading};
+use super::path::LastSegment;
 use super::problem::{Code, Problem};
 use super::query::Parameters;
 use crate::wiring::Services;
@@ -346,6 +347,18 @@ pub(super) async fn add_credential(
     let scopes = scopes_of(&body.scopes)?;
     let key = services.apps.add_credential(&scopes, body.ispb.as_deref()).await?;
     Ok((StatusCode::CREATED, Json(NewKeyBody::from(&key))))
+}
+
+/// Revokes a credential of no application, an operator's included. It opens nothing any more.
+#[utoipa::path(delete, path = "/api/v1/admin/credentials/{id}", tag = "admin",
+    params(("id" = String, Path)),
+    responses((status = 204, description = "it opens nothing any more"), OfSystem))]
+pub(super) async fn revoke_credential(
+    State(services): State<Services>,
+    LastSegment(id): LastSegment,
+) -> Result<StatusCode, Problem> {
+    services.apps.revoke_credential(&String::from_utf8_lossy(&id)).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Streams the whole store as it was when the stream began. A stream that breaks off lacks its end,

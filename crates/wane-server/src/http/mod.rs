@@ -98,6 +98,7 @@ pub fn admin_routes() -> Vec<Route> {
         route!(POST "/api/v1/admin/apps/{owner}/{app}/keys", ADMIN, admin::add_key),
         route!(DELETE "/api/v1/admin/apps/{owner}/{app}/keys/{id}", ADMIN, admin::revoke_key),
         route!(POST "/api/v1/admin/credentials", ADMIN, admin::add_credential),
+        route!(DELETE "/api/v1/admin/credentials/{id}", ADMIN, admin::revoke_credential),
         route!(GET "/api/v1/admin/backup", ADMIN, admin::backup),
     ]
 }

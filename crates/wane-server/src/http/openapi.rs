@@ -21,7 +21,7 @@ use super::{admin, app_ttl, health};
         app_ttl::get, app_ttl::insert, app_ttl::put, app_ttl::touch, app_ttl::delete,
         app_ttl::scan, app_ttl::batch::batch, app_ttl::watch::watch,
         admin::create_app, admin::list_apps, admin::set_limits, admin::add_key,
-        admin::revoke_key, admin::add_credential, admin::backup,
+        admin::revoke_key, admin::add_credential, admin::revoke_credential, admin::backup,
     ),
     components(schemas(ProblemBody, RefusedBody)),
     modifiers(&Bearer, &Names),

@@ -214,6 +214,23 @@ fn names_are_plain() {
 }
 
 #[tokio::test]
+async fn a_credential_of_no_app_is_revoked_and_keys_of_apps_are_not_among_them() {
+    let apps = apps();
+    let missing = apps.revoke_credential("0-1").await.unwrap_err();
+    assert!(matches!(missing, AppsError::NoKey { .. }), "{missing}");
+    let key = apps.create(&name("acme/one")).await.unwrap().key;
+    let (first, second) = (
+        apps.add_credential(&[Scope::Admin], None).await.unwrap(),
+        apps.add_credential(&[Scope::Admin], None).await.unwrap(),
+    );
+    assert!(apps.revoke_credential(&key.id).await.is_err());
+    apps.revoke_credential(&first.id).await.unwrap();
+    assert!(apps.authenticate(&first.reveal()).await.unwrap().is_none());
+    assert!(apps.authenticate(&second.reveal()).await.unwrap().is_some());
+    assert!(apps.authenticate(&key.reveal()).await.unwrap().is_some());
+}
+
+#[tokio::test]
 async fn credentials_of_no_app_have_their_own_scopes() {
     let apps = apps();
     for (scopes, ispb, legal) in [

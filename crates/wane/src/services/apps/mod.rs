@@ -240,8 +240,19 @@ impl<S: Store> Apps<S> {
 
     /// Takes a key back. It opens nothing any more.
     pub async fn revoke_key(&self, name: &AppName, key: &str) -> Result<(), AppsError> {
-        let id = self.number(name).await?;
-        self.update(id, |app| {
+        self.remove_key(self.number(name).await?, key).await
+    }
+
+    /// Takes a credential of no application back. It opens nothing any more.
+    pub async fn revoke_credential(&self, id: &str) -> Result<(), AppsError> {
+        if self.get(ClusterAppId::NONE).await?.is_none() {
+            return Err(AppsError::NoKey { id: id.to_owned() });
+        }
+        self.remove_key(ClusterAppId::NONE, id).await
+    }
+
+    async fn remove_key(&self, app: ClusterAppId, key: &str) -> Result<(), AppsError> {
+        self.update(app, |app| {
             let before = app.keys.len();
             app.keys.retain(|kept| kept.id != key);
             if app.keys.len() == before {

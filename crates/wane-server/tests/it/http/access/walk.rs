@@ -88,6 +88,8 @@ const CALLS: &[(&str, &str, &str, u16)] = &[
     ("POST", "/api/v1/admin/apps/{owner}/{app}/keys", r#"{"scopes":["read"]}"#, 409),
     ("DELETE", "/api/v1/admin/apps/{owner}/{app}/keys/{id}", "", 204),
     ("POST", "/api/v1/admin/credentials", r#"{"scopes":["read"]}"#, 201),
+    // The id is that of an app's key: no credential is lost on the way.
+    ("DELETE", "/api/v1/admin/credentials/{id}", "", 404),
     ("GET", "/api/v1/admin/backup", "", 200),
 ];
 
