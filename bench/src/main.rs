@@ -209,7 +209,7 @@ mod tests {
             panic!("legal arguments");
         };
         assert!(options.quick && !options.check);
-        assert_eq!(options.names.len(), 2);
+        assert_eq!(options.names.len(), 3);
     }
 
     #[test]
