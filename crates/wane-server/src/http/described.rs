@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
@@ -54,14 +55,18 @@ impl IntoResponses for OfApp {
 
 impl IntoResponses for OfSystem {
     fn responses() -> Responses {
-        answers::<ProblemBody>(&[
+        let mut responses = answers::<ProblemBody>(&[
             Code::InvalidRequest,
             Code::Unauthorized,
             Code::Forbidden,
             Code::Absent,
             Code::Unavailable,
             Code::UnknownOutcome,
-        ])
+        ]);
+        // A path or a query that is too long.
+        let too_long = (StatusCode::URI_TOO_LONG, Code::TooLarge);
+        responses.extend(answers_with::<ProblemBody>([too_long]));
+        responses
     }
 }
 
@@ -101,10 +106,16 @@ pub(super) struct RefusedBody {
 
 /// The responses of these codes, those of one status together.
 fn answers<T: ToSchema>(codes: &[Code]) -> Responses {
+    let statuses = codes.iter().map(|code| (code.status(), *code));
+    answers_with::<T>(statuses)
+}
+
+/// The same, where a code comes with a status that is not its own.
+fn answers_with<T: ToSchema>(codes: impl IntoIterator<Item = (StatusCode, Code)>) -> Responses {
     let mut titles: BTreeMap<u16, Vec<String>> = BTreeMap::new();
-    for code in codes {
+    for (status, code) in codes {
         let line = format!("`{}`: {}", code.name(), code.title());
-        titles.entry(code.status().as_u16()).or_default().push(line);
+        titles.entry(status.as_u16()).or_default().push(line);
     }
     let described = titles.into_iter().map(|(status, lines)| {
         let schema = Ref::from_schema_name(T::name());
