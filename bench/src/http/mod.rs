@@ -203,6 +203,11 @@ fn bars(report: &mut Report) {
             None => report.ratio(name, pair),
         }
     }
+    for connections in [1, 16] {
+        let get = format!("get, {connections} connections");
+        let pair = (rate(report, Kind::Mem.name(), &get), rate(report, Kind::Empty.name(), &get));
+        report.ratio(format!("http {get}: {} / empty handler", Kind::Mem.name()), pair);
+    }
     let insert = format!("insert, {CONNECTIONS} connections");
     let pair = (
         rate(report, Kind::File.name(), &insert),
