@@ -21,6 +21,6 @@ pub(super) fn run(flags: &ServeFlags, surroundings: &mut Surroundings) -> Result
         .block_on(serve::serve(&loaded.settings, flags.ready_file.as_deref()));
     served.map_err(|error| Failure::Failed {
         what: error.to_string(),
-        advice: "nothing was changed; the server is not running".into(),
+        advice: "the server is not running; correct this and start it again".into(),
     })
 }
