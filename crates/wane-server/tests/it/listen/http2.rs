@@ -42,23 +42,20 @@ async fn a_flood_of_resets_is_bounded_and_delays_nobody() {
     client.open_http2(&[]).await;
     let (mut reading, mut writing) = client.stream.into_split();
     let flood = tokio::spawn(async move {
-        let mut sent = 0;
         for stream in (1..100_000).step_by(2) {
             let reset = frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]);
             let pair = [asking(stream, "/for-ever"), reset].concat();
             if writing.write_all(&pair).await.is_err() {
                 break;
             }
-            sent += 1;
         }
-        sent
     });
     server.serves_others().await;
     let mut said = Vec::new();
     let ended = timeout(SOON, reading.read_to_end(&mut said)).await;
     assert!(ended.is_ok(), "the flood goes on");
-    let sent = flood.await.unwrap();
-    assert!(sent < 50_000, "all {sent} were taken");
+    // How much could be sent says nothing: a connection that has ended reads on and forgets.
+    flood.await.unwrap();
     let most = server.seen.most_waiting.load(Ordering::SeqCst);
     assert!(most <= 16, "{most} requests at once");
     server.until_open(0).await;
