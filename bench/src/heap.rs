@@ -45,6 +45,7 @@ mod tests {
     #[test]
     fn live_bytes_rise_with_what_is_kept() {
         let (kept, added) = added_by(|| vec![0_u8; 50 << 20]);
-        assert!(added >= kept.len() as i64);
+        // Other tests run in the same process meanwhile, and free what they had.
+        assert!(added >= kept.len() as i64 * 9 / 10, "{added} of {}", kept.len());
     }
 }
