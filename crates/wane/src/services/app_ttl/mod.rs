@@ -118,9 +118,7 @@ impl<S: Store> AppTtlStorage<S> {
         if current.is_some() {
             return Ok(Outcome::Refused { current });
         }
-        let growth = self.reserve(&key, None, Some(&write)).await?;
-        let outcome = self.shared.store.insert_if_not_exists(&key, write).await;
-        Self::settle(growth, outcome, turn)
+        self.add(&key, write, turn).await
     }
 
     /// Replaces a live `expected` by `new` with a life of its own. Refused with what stands there.
@@ -266,17 +264,24 @@ impl<S: Store> AppTtlStorage<S> {
             };
             let outcome = match &current {
                 Some(record) => self.replace(key, record, write, turn).await?,
-                None => {
-                    let growth = self.reserve(key, None, Some(&write)).await?;
-                    let outcome = self.shared.store.insert_if_not_exists(key, write).await;
-                    Self::settle(growth, outcome, turn)?
-                }
+                None => self.add(key, write, turn).await?,
             };
             if outcome.is_applied() {
                 return Ok(outcome);
             }
         }
         Err(AppTtlError::Contended)
+    }
+
+    async fn add(
+        &self,
+        key: &Key,
+        write: Write,
+        turn: quota::Turn,
+    ) -> Result<Outcome, AppTtlError> {
+        let growth = self.reserve(key, None, Some(&write)).await?;
+        let outcome = self.shared.store.insert_if_not_exists(key, write).await;
+        Self::settle(growth, outcome, turn)
     }
 
     async fn replace(
