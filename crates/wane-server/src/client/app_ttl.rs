@@ -104,10 +104,7 @@ impl AppTtl {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<Timestamp, ClientError> {
-        let mut body = Json::new();
-        put_bytes(&mut body, "value", value.as_ref());
-        put_ttl(&mut body, ttl);
-        self.expiring(Method::POST, key, body).await
+        self.expiring(Method::POST, key, valued(value.as_ref(), ttl)).await
     }
 
     /// Replaces `expected` by `new`, and says when that expires; `None` for never.
@@ -149,10 +146,7 @@ impl AppTtl {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<Timestamp, ClientError> {
-        let mut body = Json::new();
-        put_bytes(&mut body, "value", value.as_ref());
-        put_ttl(&mut body, ttl);
-        self.expiring(Method::PUT, key, body).await
+        self.expiring(Method::PUT, key, valued(value.as_ref(), ttl)).await
     }
 
     /// Gives a live entry another life, and says when that ends.
@@ -218,6 +212,14 @@ pub(super) fn put_bytes(body: &mut Json, name: &str, bytes: &[u8]) {
         Ok(text) => body.insert(name.into(), text.into()),
         Err(_) => body.insert(format!("{name}Base64"), STANDARD.encode(bytes).into()),
     };
+}
+
+/// The body of a write of a value with its life.
+fn valued(value: &[u8], ttl: Duration) -> Json {
+    let mut body = Json::new();
+    put_bytes(&mut body, "value", value);
+    put_ttl(&mut body, ttl);
+    body
 }
 
 pub(super) fn put_ttl(body: &mut Json, ttl: Duration) {
