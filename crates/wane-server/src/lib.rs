@@ -9,6 +9,8 @@
 //! Only `wiring` names concrete stores. `http` parses, calls a service and answers; the rules are in
 //! `wane::services`.
 
+#[cfg(test)]
+mod campaigns;
 pub mod cli;
 pub mod client;
 pub mod first_start;

@@ -8,14 +8,10 @@
 //!
 //! The controls are decoders with the usual mistakes, each of which must be caught.
 
-use std::time::Duration;
-
-use axum::http::Uri;
-use wane::clock::SystemClock;
-use wane_fuzz::{Campaign, Report, Target};
-
 use super::path::{check_escapes, segments};
 use super::query::Parameters;
+use crate::campaigns::{assert_caught, assert_holds};
+use axum::http::Uri;
 
 const NAMES: [&str; 3] = ["prefix", "limit", "a b"];
 
@@ -102,27 +98,12 @@ fn parameters(query: &str) -> Option<[Option<String>; 3]> {
     Some(found)
 }
 
-fn run(seed: u64, target: Target) -> Report {
-    let seeds = ["prefix=a%2Fb&limit=1", "a+b=%C3%A9", "%61%20b=1&a+b=2", "x/%2F/%252F/%00"];
-    let corpus = seeds.iter().map(|seed| seed.as_bytes().to_vec()).collect();
-    let campaign = Campaign { seed, budget: Duration::from_secs(5), corpus };
-    campaign.run(target, &*SystemClock::shared())
-}
+const SEEDS: [&str; 4] =
+    ["prefix=a%2Fb&limit=1", "a+b=%C3%A9", "%61%20b=1&a+b=2", "x/%2F/%252F/%00"];
 
 #[test]
 fn any_path_and_query_has_one_reading() {
-    let seed = SystemClock::shared().random_u64();
-    let report = run(seed, |bytes| check(REAL, bytes));
-    println!("{} executions, seed {seed}", report.executions);
-    assert!(report.failure.is_none(), "{:?}", report.failure);
-    assert!(report.executions > 1_000, "too slow: {}", report.executions);
-}
-
-#[track_caller]
-fn assert_caught(target: Target, property: &str) {
-    let report = run(1, target);
-    let failure = report.failure.expect("the mistake is caught");
-    assert!(failure.message.contains(property), "{}", failure.message);
+    assert_holds(&SEEDS, |bytes| check(REAL, bytes));
 }
 
 #[test]
@@ -146,9 +127,21 @@ fn mistakes_of_decoding_are_caught() {
         let last = query.rsplit('&').next().unwrap_or_default();
         (REAL.parameters)(query).or_else(|| (REAL.parameters)(last))
     }
-    assert_caught(|it| check(Decoders { has_good_escapes: lenient, ..REAL }, it), "escapes of");
-    assert_caught(|it| check(Decoders { segments: twice, ..REAL }, it), "segment");
-    assert_caught(|it| check(Decoders { segments: decoded_first, ..REAL }, it), "segment");
-    assert_caught(|it| check(Decoders { parameters: plus_is_plus, ..REAL }, it), "parameters of");
-    assert_caught(|it| check(Decoders { parameters: last_one_wins, ..REAL }, it), "parameters of");
+    assert_caught(
+        &SEEDS,
+        |it| check(Decoders { has_good_escapes: lenient, ..REAL }, it),
+        "escapes of",
+    );
+    assert_caught(&SEEDS, |it| check(Decoders { segments: twice, ..REAL }, it), "segment");
+    assert_caught(&SEEDS, |it| check(Decoders { segments: decoded_first, ..REAL }, it), "segment");
+    assert_caught(
+        &SEEDS,
+        |it| check(Decoders { parameters: plus_is_plus, ..REAL }, it),
+        "parameters of",
+    );
+    assert_caught(
+        &SEEDS,
+        |it| check(Decoders { parameters: last_one_wins, ..REAL }, it),
+        "parameters of",
+    );
 }

@@ -3,11 +3,7 @@
 //! A second reader, which has all lines before it, says which events there are. The controls are
 //! readers with the usual mistakes.
 
-use std::time::Duration;
-
-use wane::clock::SystemClock;
-use wane_fuzz::{Campaign, Report, Target};
-
+use crate::campaigns::{assert_caught, assert_holds};
 use crate::client::server_sent::{EventStream, ServerSent};
 
 /// What a stream had, up to where it became unreadable.
@@ -106,27 +102,12 @@ fn check(listen: Listen, bytes: &[u8]) {
     }
 }
 
-fn run(seed: u64, target: Target) -> Report {
-    let seeds = ["id: 7\nevent: put\ndata: {}\n\n", "data: a\r\ndata\r\r:x\nid\n\ndata:b\n\n"];
-    let corpus = seeds.iter().map(|seed| seed.as_bytes().to_vec()).collect();
-    let campaign = Campaign { seed, budget: Duration::from_secs(5), corpus };
-    campaign.run(target, &*SystemClock::shared())
-}
+const SEEDS: [&str; 2] =
+    ["id: 7\nevent: put\ndata: {}\n\n", "data: a\r\ndata\r\r:x\nid\n\ndata:b\n\n"];
 
 #[test]
 fn any_stream_is_heard_alike_however_it_is_cut() {
-    let seed = SystemClock::shared().random_u64();
-    let report = run(seed, |bytes| check(listen, bytes));
-    println!("{} executions, seed {seed}", report.executions);
-    assert!(report.failure.is_none(), "{:?}", report.failure);
-    assert!(report.executions > 1_000, "too slow: {}", report.executions);
-}
-
-#[track_caller]
-fn assert_caught(target: Target, property: &str) {
-    let report = run(1, target);
-    let failure = report.failure.expect("the mistake is caught");
-    assert!(failure.message.contains(property), "{}", failure.message);
+    assert_holds(&SEEDS, |bytes| check(listen, bytes));
 }
 
 #[test]
@@ -148,8 +129,8 @@ fn mistakes_of_listening_are_caught() {
         assert!(heard.is_readable, "not UTF-8");
         heard
     }
-    assert_caught(|it| check(forgets_between, it), "chunks make a difference");
-    assert_caught(|it| check(knows_no_carriage_return, it), "it was heard otherwise");
-    assert_caught(|it| check(forgets_the_id, it), "it was heard otherwise");
-    assert_caught(|it| check(panics_on_other_text, it), "not UTF-8");
+    assert_caught(&SEEDS, |it| check(forgets_between, it), "chunks make a difference");
+    assert_caught(&SEEDS, |it| check(knows_no_carriage_return, it), "it was heard otherwise");
+    assert_caught(&SEEDS, |it| check(forgets_the_id, it), "it was heard otherwise");
+    assert_caught(&SEEDS, |it| check(panics_on_other_text, it), "not UTF-8");
 }
