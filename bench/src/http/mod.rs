@@ -147,7 +147,7 @@ fn library_inserts(scratch: &std::path::Path, trials: &Trials) -> Result<Measure
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let clock = SystemClock::shared();
     let url = format!("file:{}", scratch.join("library").display());
-    let store = wane_backends::open(&url, Arc::clone(&clock))?;
+    let store = runtime.block_on(wane_backends::open(&url, Arc::clone(&clock)))?;
     let storage = AppTtl::new(store, clock).of(ClusterAppId(1), Quota::default());
     let mut rounds = Vec::new();
     for round in 0..trials.rounds {

@@ -12,7 +12,8 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let directory = tempfile::tempdir()?;
 //! # let directory = directory.path();
-//! let store = wane_backends::open(&format!("file:{}", directory.display()), SystemClock::shared())?;
+//! let store = wane_backends::open(&format!("file:{}", directory.display()), SystemClock::shared())
+//!     .await?;
 //! let key = Key::new(b"settings", b"motd")?;
 //! let kept = store.put(&key, Write::new(Value::new("hello")?, Life::Permanent)).await?;
 //! assert!(kept.is_applied(), "and durable, once this is told");
@@ -21,12 +22,16 @@
 //! ```
 
 mod any;
+mod clock_guard;
 #[cfg(feature = "file")]
 pub mod file;
 mod open;
+mod url;
 
 pub use any::{AnyScanCursor, AnyStore};
+pub use clock_guard::{ClockGuarded, ServerClock, ServerTime};
 pub use open::OpenError;
+pub use url::StoreUrl;
 
 use wane::clock::SharedClock;
 use wane::store::MemoryStore;
@@ -37,8 +42,8 @@ use wane::store::MemoryStore;
 /// |---|---|
 /// | `mem:` | memory, gone with the process |
 /// | `file:DIRECTORY` | an embedded file |
-pub fn open(url: &str, clock: SharedClock) -> Result<AnyStore, OpenError> {
-    let unknown = || OpenError::UnknownUrl { url: url.to_owned() };
+pub async fn open(url: &str, clock: SharedClock) -> Result<AnyStore, OpenError> {
+    let unknown = || OpenError::UnknownUrl { url: StoreUrl::without_secrets(url) };
     let (scheme, rest) = url.split_once(':').ok_or_else(unknown)?;
     match scheme {
         "mem" if rest.is_empty() => MemoryStore::new(clock)
@@ -46,7 +51,7 @@ pub fn open(url: &str, clock: SharedClock) -> Result<AnyStore, OpenError> {
             .map_err(|source| OpenError::Io { path: "memory".into(), source: source.into() }),
         #[cfg(feature = "file")]
         "file" if !rest.is_empty() => {
-            file::FileStore::open_or_create(rest.as_ref(), clock).map(AnyStore::File)
+            file::FileStore::open_or_create_aside(rest.into(), clock).await.map(AnyStore::File)
         }
         _ => Err(unknown()),
     }

@@ -13,6 +13,26 @@ pub enum OpenError {
     #[error("{url:?} names no store; give mem: or file:DIRECTORY")]
     UnknownUrl { url: String },
 
+    /// The URL names a backend, but not a store of it.
+    #[error("{backend} cannot be opened as it was named: {reason}")]
+    BadUrl { backend: &'static str, reason: String },
+
+    /// This program was built without the backend.
+    #[error("this build has no {backend}; build it with --features {feature}")]
+    NotBuilt { backend: &'static str, feature: &'static str },
+
+    /// No server answers. Start it, or wait for it.
+    #[error("{backend} at {address} does not answer: {source}; check {check}")]
+    Unreachable { backend: &'static str, address: String, check: &'static str, source: BoxError },
+
+    /// A server answers and refuses. Waiting does not help.
+    #[error("{backend} at {address} refuses: {source}; check {check}")]
+    Refused { backend: &'static str, address: String, check: &'static str, source: BoxError },
+
+    /// What is stored there was laid out otherwise. Open it as it was made, or name another store.
+    #[error("the store in {backend} at {address} was laid out otherwise: {reason}")]
+    Mismatch { backend: &'static str, address: String, reason: String },
+
     /// There is no store. Create one, or look for the right place.
     #[error("there is no store in {}; create one there, or name another directory", path.display())]
     Absent { path: PathBuf },

@@ -119,13 +119,7 @@ fn tls(settings: &Settings) -> Option<TlsFiles> {
 async fn open(settings: &Settings, clock: &SharedClock) -> Result<Services, ServeError> {
     loop {
         let (url, deadline) = (settings.store_url(), settings.store_deadline_ms);
-        let its_clock = Arc::clone(clock);
-        let opened = move || Services::open(&url, deadline, its_clock);
-        let opened = tokio::task::spawn_blocking(opened).await;
-        let opened = opened.map_err(|error| ServeError::Io {
-            what: "open the store".into(),
-            source: io::Error::other(error),
-        })?;
+        let opened = Services::open(&url, deadline, Arc::clone(clock)).await;
         match opened {
             Err(OpenError::InUse { path }) if settings.wait => {
                 tracing::info!(path = %path.display(), "the store is in use; waiting");

@@ -53,8 +53,12 @@ impl Deref for Services {
 impl Services {
     /// Opens the store that `url` names and puts the services on top. No call waits for the store
     /// beyond `deadline`.
-    pub fn open(url: &str, deadline: Duration, clock: SharedClock) -> Result<Self, OpenError> {
-        let backend = wane_backends::open(url, Arc::clone(&clock))?;
+    pub async fn open(
+        url: &str,
+        deadline: Duration,
+        clock: SharedClock,
+    ) -> Result<Self, OpenError> {
+        let backend = wane_backends::open(url, Arc::clone(&clock)).await?;
         let name = backend.name();
         let observed = ObservedStore::new(backend, name, Arc::clone(&clock));
         let in_time = DeadlineStore::new(observed.clone(), name, deadline, Arc::clone(&clock));
@@ -119,7 +123,7 @@ mod tests {
     async fn write_within(deadline: Duration) -> Result<Vec<Outcome>, StoreError> {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("file:{}", directory.path().display());
-        let services = Services::open(&url, deadline, SystemClock::shared()).unwrap();
+        let services = Services::open(&url, deadline, SystemClock::shared()).await.unwrap();
         let value = Value::new(vec![7; wane::store::MAX_VALUE]).unwrap();
         let write = |number: u8| {
             let key = Key::new(b"tests", &[number]).unwrap();

@@ -130,6 +130,18 @@ impl FileStore {
         }
     }
 
+    /// [`open_or_create`](Self::open_or_create) on a thread where it may block: opening reads the
+    /// whole file.
+    pub async fn open_or_create_aside(
+        directory: PathBuf,
+        clock: SharedClock,
+    ) -> Result<Self, OpenError> {
+        let path = directory.clone();
+        let opened = move || Self::open_or_create(&directory, clock);
+        let opened = tokio::task::spawn_blocking(opened).await;
+        opened.unwrap_or_else(|ended| Err(OpenError::Io { path, source: ended.into() }))
+    }
+
     /// Whether there is a store in `directory`, sound or not.
     pub fn exists(directory: &Path) -> bool {
         Directory::new(directory).exists()

@@ -23,7 +23,7 @@ async fn cursor_within(store: &AnyStore) -> AnyScanCursor {
 /// Another backend could only guess where that scan was: it must not answer with a part.
 #[tokio::test]
 async fn a_cursor_of_another_backend_is_refused() {
-    let (memory, file) = (Any::memory().store(), Any::file());
+    let (memory, file) = (Any::memory().await.store(), Any::file().await);
     let file = file.store();
     for (store, foreign) in [(&memory, &file), (&file, &memory)] {
         let own = cursor_within(store).await;
@@ -41,13 +41,13 @@ async fn the_url_decides_the_backend() {
     let directory = tempfile::tempdir().unwrap();
     let file = format!("file:{}", directory.path().join("made").display());
     for (url, name) in [("mem:", "mem"), (&file, "file")] {
-        assert_eq!(wane_backends::open(url, SystemClock::shared()).unwrap().name(), name);
+        assert_eq!(wane_backends::open(url, SystemClock::shared()).await.unwrap().name(), name);
     }
     assert!(directory.path().join("made").is_dir());
 }
 
-#[test]
-fn a_url_that_names_no_store_is_told_with_what_would() {
+#[tokio::test]
+async fn a_url_that_names_no_store_is_told_with_what_would() {
     let clock = ManualClock::seeded(1);
     let urls = [
         "",
@@ -65,12 +65,12 @@ fn a_url_that_names_no_store_is_told_with_what_would() {
     ];
     for url in urls {
         let clock = Arc::clone(&clock);
-        match wane_backends::open(url, clock) {
+        match wane_backends::open(url, clock).await {
             Err(OpenError::UnknownUrl { url: told }) => assert_eq!(told, url),
             other => panic!("{url:?}: {other:?}"),
         }
     }
-    let error = wane_backends::open("redis:", clock).unwrap_err();
+    let error = wane_backends::open("redis:", clock).await.unwrap_err();
     let advice = "\"redis:\" names no store; give mem: or file:DIRECTORY";
     assert_eq!(error.to_string(), advice);
 }

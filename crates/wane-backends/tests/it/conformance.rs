@@ -25,12 +25,12 @@ async fn file_keeps_the_contract() {
 /// What the server has: a backend that is known once the program runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_store_over_memory_keeps_the_contract() {
-    assert_conforms(&Any::memory()).await;
+    assert_conforms(&Any::memory().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_store_over_file_keeps_the_contract() {
-    assert_conforms(&Any::file()).await;
+    assert_conforms(&Any::file().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -19,18 +19,18 @@ pub(crate) struct Any {
 }
 
 impl Any {
-    pub(crate) fn memory() -> Self {
-        Self::new("any(memory)", |_| "mem:".to_owned())
+    pub(crate) async fn memory() -> Self {
+        Self::new("any(memory)", |_| "mem:".to_owned()).await
     }
 
-    pub(crate) fn file() -> Self {
-        Self::new("any(file)", |directory| format!("file:{}", directory.path().display()))
+    pub(crate) async fn file() -> Self {
+        Self::new("any(file)", |directory| format!("file:{}", directory.path().display())).await
     }
 
-    fn new(name: &str, url: impl FnOnce(&TempDir) -> String) -> Self {
+    async fn new(name: &str, url: impl FnOnce(&TempDir) -> String) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let (clock, url) = (ManualClock::seeded(1), url(&directory));
-        let store = wane_backends::open(&url, clock.clone()).expect("a new store");
+        let store = wane_backends::open(&url, clock.clone()).await.expect("a new store");
         let store = Mutex::new(Some(store));
         Self { name: name.to_owned(), url, clock, _directory: directory, store }
     }
@@ -59,10 +59,9 @@ impl Harness for Any {
         if matches!(self.store(), AnyStore::Memory(_)) {
             return Ok(false);
         }
-        let mut store = self.store.lock();
-        *store = None;
-        let opened = wane_backends::open(&self.url, self.clock.clone());
-        *store = Some(opened.expect("the store opens again"));
+        *self.store.lock() = None;
+        let opened = wane_backends::open(&self.url, self.clock.clone()).await;
+        *self.store.lock() = Some(opened.expect("the store opens again"));
         Ok(true)
     }
 

@@ -41,7 +41,7 @@ impl Forged {
         let site = runtime.block_on(async {
             let services = {
                 let deadline = std::time::Duration::from_secs(5);
-                Services::open("mem:", deadline, Arc::clone(&clock)).unwrap()
+                Services::open("mem:", deadline, Arc::clone(&clock)).await.unwrap()
             };
             make_keys(&services, data.path()).await.unwrap();
             let admin_key = std::fs::read_to_string(data.path().join("admin.key")).unwrap();
