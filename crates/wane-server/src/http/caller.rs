@@ -7,11 +7,9 @@
 
 use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::FromRequestParts;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use wane::services::ClusterAppId;
 use wane::services::app_ttl::AppTtlError;
 use wane::services::apps::{App, Credential, Scope};
@@ -19,7 +17,6 @@ use wane::services::apps::{App, Credential, Scope};
 use super::limiters::Admitted;
 use super::path::segments;
 use super::problem::{Code, Problem};
-use super::taken::until_taken;
 use crate::wiring::Services;
 
 /// What a route needs.
@@ -33,26 +30,22 @@ pub enum Access {
     System(Scope),
 }
 
-/// A gate in front of one route.
-#[derive(Debug, Clone)]
-pub(super) struct Gate {
-    pub(super) access: Access,
-    pub(super) services: Services,
-}
-
 /// The application that a request is for, and the key of it that was presented.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) app: Arc<App>,
-    /// The id of the key.
-    pub(crate) key: String,
-    scopes: Vec<Scope>,
+    credential: Credential,
 }
 
 impl Caller {
+    /// The id of the key.
+    pub(crate) fn key(&self) -> &str {
+        self.credential.id()
+    }
+
     /// Whether the key has this scope, beside the one that the route needs.
     pub(crate) fn may(&self, scope: Scope) -> bool {
-        self.scopes.contains(&scope)
+        self.credential.scopes().contains(&scope)
     }
 
     /// Says no where the key lacks a scope that a part of the request needs.
@@ -70,42 +63,50 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// Lets the request through to its route, or answers why not.
-pub(super) async fn gate(State(gate): State<Gate>, request: Request, next: Next) -> Response {
-    let (mut parts, body) = request.into_parts();
-    let admitted = match gate.access {
+/// Lets the request through to a route that needs `access`, or says why not. What is returned is to
+/// be kept until the answer was taken.
+pub(super) async fn admit(
+    access: Access,
+    parts: &mut Parts,
+    services: &Services,
+) -> Result<Option<Admitted>, Problem> {
+    let gate = Gate { services };
+    match access {
         Access::Public => Ok(None),
-        Access::App(scope) => gate.as_app(scope, &parts).await.map(Some),
-        Access::System(scope) => gate.as_system(scope, &parts).await.map(|()| None),
-    };
-    match admitted {
-        Err(problem) => problem.into_response(),
-        Ok(None) => next.run(Request::from_parts(parts, body)).await,
-        Ok(Some((caller, permit))) => {
+        Access::App(scope) => {
+            let (caller, admitted) = gate.as_app(scope, parts).await?;
             parts.extensions.insert(caller);
-            until_taken(next.run(Request::from_parts(parts, body)).await, permit)
+            Ok(Some(admitted))
         }
+        Access::System(scope) => gate.as_system(scope, parts).await.map(|()| None),
     }
 }
 
-impl Gate {
+/// The gate in front of every route.
+struct Gate<'a> {
+    services: &'a Services,
+}
+
+impl Gate<'_> {
     /// Returns the application, and its permit for one more request.
     async fn as_app(&self, scope: Scope, parts: &Parts) -> Result<(Caller, Admitted), Problem> {
         let credential = self.credential(parts).await?;
-        let Some(app) = credential.app else { return Err(self.as_stranger(parts).await) };
+        let Some(app) = credential.app().map(Arc::clone) else {
+            return Err(self.as_stranger(parts).await);
+        };
         // Wherever it knocks: requests that find nothing are requests too.
         let admitted = self.services.limiters.admit(&app)?;
         if !names(parts, &app) {
             return Err(self.as_stranger(parts).await);
         }
-        let caller = Caller { app, key: credential.id, scopes: credential.scopes };
+        let caller = Caller { app, credential };
         caller.needs(scope)?;
         Ok((caller, admitted))
     }
 
     async fn as_system(&self, scope: Scope, parts: &Parts) -> Result<(), Problem> {
         let credential = self.credential(parts).await?;
-        let may = credential.app.is_none() && credential.scopes.contains(&scope);
+        let may = credential.app().is_none() && credential.scopes().contains(&scope);
         if may { Ok(()) } else { Err(forbidden(scope)) }
     }
 
@@ -113,7 +114,7 @@ impl Gate {
     /// is not there either.
     async fn as_stranger(&self, parts: &Parts) -> Problem {
         let nobody = self.services.app_ttl.of(ClusterAppId::NONE, Default::default());
-        let key = segments(parts.uri.path()).last().unwrap_or_default();
+        let key = segments(parts.uri.path()).last().map(Vec::from_iter).unwrap_or_default();
         match nobody.ttl_get(&key).await {
             Err(AppTtlError::Store(error)) => error.into(),
             Ok(_) | Err(_) => Problem::absent(),
@@ -140,8 +141,8 @@ impl Gate {
 /// Whether the path, `/api/v2/apps/{owner}/{app}/..`, names this application.
 fn names(parts: &Parts, app: &App) -> bool {
     let mut parts = segments(parts.uri.path()).skip(3);
-    parts.next().is_some_and(|owner| owner == app.name.owner().as_bytes())
-        && parts.next().is_some_and(|name| name == app.name.app().as_bytes())
+    parts.next().is_some_and(|owner| owner.eq(app.name.owner().bytes()))
+        && parts.next().is_some_and(|name| name.eq(app.name.app().bytes()))
 }
 
 fn unauthorized(detail: &str) -> Problem {

@@ -25,7 +25,7 @@ struct Decoders {
 
 const REAL: Decoders = Decoders {
     has_good_escapes: |raw| check_escapes("key", raw).is_ok(),
-    segments: |path| segments(path).collect(),
+    segments: |path| segments(path).map(Vec::from_iter).collect(),
     parameters: |query| {
         let uri: Uri = format!("/x?{query}").parse().ok()?;
         let found = Parameters::of(&uri, &NAMES).ok()?;
@@ -113,7 +113,7 @@ fn mistakes_of_decoding_are_caught() {
     }
     fn twice(path: &str) -> Vec<Vec<u8>> {
         let again = |segment: Vec<u8>| decode(&segment).unwrap_or(segment);
-        segments(path).map(again).collect()
+        segments(path).map(Vec::from_iter).map(again).collect()
     }
     /// Splits at slashes that were written as part of a segment.
     fn decoded_first(path: &str) -> Vec<Vec<u8>> {

@@ -9,6 +9,7 @@ mod app_ttl;
 mod body;
 mod caller;
 mod described;
+mod front;
 mod head;
 mod health;
 #[cfg(test)]
@@ -27,13 +28,17 @@ pub use openapi::document;
 pub use problem::{Code, Problem};
 pub(crate) use requests::RequestMetrics;
 
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
 use axum::Router;
-use axum::http::Method;
-use axum::middleware::from_fn_with_state;
+use axum::handler::Handler;
+use axum::http::{HeaderValue, Method};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use wane::services::apps::Scope;
 
-use self::caller::{Gate, gate};
+use self::front::Fronted;
 use crate::wiring::Services;
 
 const READ: Access = Access::App(Scope::Read);
@@ -41,7 +46,7 @@ const WRITE: Access = Access::App(Scope::Write);
 const ADMIN: Access = Access::System(Scope::Admin);
 
 /// A row of the table.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Route {
     /// The method.
     pub method: Method,
@@ -49,7 +54,13 @@ pub struct Route {
     pub path: &'static str,
     /// Who may.
     pub access: Access,
-    answer: MethodRouter<Services>,
+    answer: Arc<dyn Fn(Access) -> MethodRouter<Services>>,
+}
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ({:?})", self.method, self.path, self.access)
+    }
 }
 
 macro_rules! route {
@@ -58,7 +69,9 @@ macro_rules! route {
             method: Method::$method,
             path: $path,
             access: $access,
-            answer: on(MethodFilter::$method, $answer),
+            answer: Arc::new(|access| {
+                on(MethodFilter::$method, Fronted { route: $path, access, inner: $answer })
+            }),
         }
     };
 }
@@ -105,18 +118,35 @@ pub fn admin_routes() -> Vec<Route> {
 
 /// The router of a table, with everything that stands in front of it.
 pub fn router(routes: Vec<Route>, services: &Services) -> Router {
-    let mut router = Router::new();
+    let mut paths: BTreeMap<&'static str, Vec<Route>> = BTreeMap::new();
     for route in routes {
-        let gate_of_route = Gate { access: route.access, services: services.clone() };
-        let answer = route.answer.route_layer(from_fn_with_state(gate_of_route, gate));
-        router = router.route(route.path, answer);
+        paths.entry(route.path).or_default().push(route);
     }
-    router
-        .fallback(no_route)
-        .layer(from_fn_with_state(services.clone(), requests::observe))
-        .with_state(services.clone())
+    let mut router = Router::new();
+    for (path, routes) in paths {
+        let not_allowed = not_allowed(path, &routes);
+        let methods = routes.iter().fold(MethodRouter::new(), |methods, route| {
+            methods.merge((route.answer)(route.access))
+        });
+        router = router.route(path, methods.fallback(not_allowed));
+    }
+    let no_route = Fronted { route: "none", access: Access::Public, inner: no_route };
+    router.fallback(no_route).with_state(services.clone())
 }
 
 async fn no_route() -> Problem {
     Problem::new(Code::Absent, "there is no such route; see /api/docs")
+}
+
+/// Answers a method that the path does not have with those that it has.
+fn not_allowed(route: &'static str, routes: &[Route]) -> impl Handler<((),), Services> {
+    let methods = routes.iter().map(|route| match &route.method {
+        &Method::GET => "GET, HEAD",
+        method => method.as_str(),
+    });
+    let methods = methods.collect::<Vec<_>>().join(", ");
+    let allowed = HeaderValue::from_str(&methods).ok();
+    let problem = Problem::new(Code::MethodNotAllowed, format!("use one of {methods}"));
+    let problem = problem.allowing(allowed);
+    Fronted { route, access: Access::Public, inner: move || std::future::ready(problem) }
 }

@@ -7,16 +7,13 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use axum::extract::{MatchedPath, Request, State};
-use axum::http::header::{ALLOW, CONTENT_TYPE};
-use axum::http::{HeaderValue, StatusCode};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::extract::Request;
+use axum::http::HeaderValue;
+use axum::response::Response;
 use parking_lot::Mutex;
 use wane::clock::SharedClock;
 
-use super::head;
-use super::problem::{Code, Problem};
+use crate::telemetry::Access;
 use crate::wiring::Services;
 
 const REQUEST_ID: &str = "x-request-id";
@@ -31,8 +28,11 @@ pub(crate) struct RequestMetrics {
     first_id: u64,
     ids: AtomicU64,
     under_way: AtomicI64,
-    by_route: Mutex<BTreeMap<(String, String, u16), Latencies>>,
+    answers: Mutex<BTreeMap<Answer, Latencies>>,
 }
+
+/// Route, method and status.
+type Answer = (&'static str, &'static str, u16);
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Latencies {
@@ -48,7 +48,7 @@ impl RequestMetrics {
             first_id: clock.random_u64(),
             ids: AtomicU64::new(0),
             under_way: AtomicI64::new(0),
-            by_route: Mutex::default(),
+            answers: Mutex::default(),
         }
     }
 
@@ -58,9 +58,9 @@ impl RequestMetrics {
         self.first_id.wrapping_add(self.ids.fetch_add(1, Ordering::Relaxed).wrapping_mul(STEP))
     }
 
-    fn record(&self, route: &str, method: &str, status: u16, took: Duration) {
-        let mut by_route = self.by_route.lock();
-        let entry = by_route.entry((route.to_owned(), method.to_owned(), status)).or_default();
+    fn record(&self, answer: Answer, took: Duration) {
+        let mut answers = self.answers.lock();
+        let entry = answers.entry(answer).or_default();
         let seconds = took.as_secs_f64();
         for (bucket, bound) in entry.buckets.iter_mut().zip(BOUNDS) {
             *bucket += u64::from(seconds <= bound);
@@ -80,7 +80,7 @@ impl RequestMetrics {
              # TYPE {name} histogram\n",
             self.under_way.load(Ordering::Relaxed)
         );
-        for ((route, method, status), seen) in &*self.by_route.lock() {
+        for ((route, method, status), seen) in &*self.answers.lock() {
             let labels = format!("route=\"{route}\",method=\"{method}\",status=\"{status}\"");
             for (count, bound) in seen.buckets.iter().zip(BOUNDS) {
                 let _written = writeln!(text, "{name}_bucket{{{labels},le=\"{bound}\"}} {count}");
@@ -113,45 +113,41 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// Gives the request an id, counts it, and logs it once it is answered.
-pub(super) async fn observe(
-    State(services): State<Services>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let id = request_id(&request, &services);
-    let method = known_method(request.method());
-    let route = request.extensions().get::<MatchedPath>();
-    let route = route.map_or("none", |path| path.as_str()).to_owned();
-    let began = services.clock.monotonic();
-    let under_way = UnderWay::begin(&services.requests);
-    let mut response = match head::check(&request) {
-        Ok(()) => as_problem(next.run(request).await),
-        Err(problem) => problem.into_response(),
-    };
-    drop(under_way);
-    let took = services.clock.monotonic().saturating_sub(began);
-    let status = response.status().as_u16();
-    services.requests.record(&route, method, status, took);
-    tracing::info!(
-        target: "wane::access",
-        id = id.to_str().unwrap_or_default(), method, route, status,
-        micros = took.as_micros() as u64,
-    );
-    response.headers_mut().insert(REQUEST_ID, id);
-    response
+/// A request from its head to the head of its answer.
+pub(super) struct Seen<'a> {
+    id: HeaderValue,
+    method: &'static str,
+    route: &'static str,
+    began: Duration,
+    _under_way: UnderWay<'a>,
+    services: &'a Services,
 }
 
-/// Gives a refusal of the router itself the form of all others.
-fn as_problem(response: Response) -> Response {
-    let is_bare = !response.headers().contains_key(CONTENT_TYPE);
-    if response.status() != StatusCode::METHOD_NOT_ALLOWED || !is_bare {
-        return response;
+impl<'a> Seen<'a> {
+    /// Gives the request an id and counts it as under way.
+    pub(super) fn begin(route: &'static str, request: &Request, services: &'a Services) -> Self {
+        Self {
+            id: request_id(request, services),
+            method: known_method(request.method()),
+            route,
+            began: services.clock.monotonic(),
+            _under_way: UnderWay::begin(&services.requests),
+            services,
+        }
     }
-    let allowed = response.headers().get(ALLOW).cloned();
-    let listed = allowed.as_ref().and_then(|list| list.to_str().ok()).unwrap_or_default();
-    let detail = format!("use one of {listed}");
-    Problem::new(Code::MethodNotAllowed, detail).allowing(allowed).into_response()
+
+    /// Counts and logs the request, and gives its answer the id.
+    pub(super) fn end(self, mut response: Response) -> Response {
+        let Self { id, method, route, began, services, .. } = self;
+        let took = services.clock.monotonic().saturating_sub(began);
+        let status = response.status().as_u16();
+        services.requests.record((route, method, status), took);
+        let (at, micros) = (services.clock.now(), took.as_micros() as u64);
+        let id_text = id.to_str().unwrap_or_default();
+        Access { at, id: id_text, method, route, status, micros }.log();
+        response.headers_mut().insert(REQUEST_ID, id);
+        response
+    }
 }
 
 /// The id that the caller gave, if it is short and plain, or a new one.

@@ -76,8 +76,8 @@ async fn a_key_opens_its_application_and_nothing_else_does() {
     let new = apps.create(&name("acme/one")).await.unwrap();
     let key = new.key.reveal();
     let credential = apps.authenticate(&key).await.unwrap().expect("the right key");
-    assert_eq!(credential.app.expect("of an app").id, new.app.id);
-    assert_eq!(credential.scopes, Scope::OF_APPS);
+    assert_eq!(credential.app().expect("of an app").id, new.app.id);
+    assert_eq!(credential.scopes(), Scope::OF_APPS);
     let (id, secret) = key.split_once('.').unwrap();
     let last = if key.ends_with('0') { '1' } else { '0' };
     let wrong = [
@@ -115,7 +115,7 @@ async fn two_keys_live_at_a_time_and_rotation_goes_through_both() {
     let again = apps.revoke_key(&app, &first.id).await.unwrap_err();
     assert!(matches!(again, AppsError::NoKey { .. }), "{again}");
     let credential = apps.authenticate(&second.reveal()).await.unwrap().expect("still live");
-    assert_eq!(credential.scopes, [Scope::Read]);
+    assert_eq!(credential.scopes(), [Scope::Read]);
     apps.add_key(&app, &Scope::OF_APPS).await.unwrap();
 }
 
@@ -158,7 +158,7 @@ async fn no_secret_is_in_the_store() {
     let apps = Apps::new(store.clone(), clock);
     let key = apps.create(&name("acme/one")).await.unwrap().key;
     let admin = apps.add_credential(&[Scope::Admin], None).await.unwrap();
-    assert!(apps.authenticate(&admin.reveal()).await.unwrap().expect("right").app.is_none());
+    assert!(apps.authenticate(&admin.reveal()).await.unwrap().expect("right").app().is_none());
     let mut found = 0;
     let mut page = store.scan(None, PageLimit::MAX).await.unwrap();
     loop {

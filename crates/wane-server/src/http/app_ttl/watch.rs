@@ -93,7 +93,7 @@ async fn ended(services: Services, caller: Caller) {
     let revoked = async {
         loop {
             services.clock.sleep(KEY_CHECK).await;
-            let holds = services.apps.holds(caller.app.id, &caller.key, Scope::Read).await;
+            let holds = services.apps.holds(caller.app.id, caller.key(), Scope::Read).await;
             // A store that does not answer has nothing to tell either.
             if matches!(holds, Ok(false)) {
                 return;

@@ -235,14 +235,22 @@ impl<S: Store> AppTtlStorage<S> {
     }
 
     fn partition(&self) -> Result<Partition, StoreError> {
-        Keyspace::AppTtl.partition(&self.app.0.to_be_bytes())
+        Partition::new(self.partition_bytes().to_vec())
+    }
+
+    /// On the stack, for each call needs them.
+    fn partition_bytes(&self) -> [u8; 8] {
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&Keyspace::AppTtl.prefix());
+        bytes[4..].copy_from_slice(&self.app.0.to_be_bytes());
+        bytes
     }
 
     fn key(&self, key: &[u8]) -> Result<Key, AppTtlError> {
         checked_key(key)?;
         // The store's limit is one byte less for keys that begin with a zero byte.
         let too_long = |_| AppTtlError::KeyTooLong { len: key.len() };
-        Key::new(self.partition()?.as_bytes(), key).map_err(too_long)
+        Key::new(&self.partition_bytes(), key).map_err(too_long)
     }
 
     fn range(&self, prefix: &[u8]) -> Result<ClusteringRange, AppTtlError> {

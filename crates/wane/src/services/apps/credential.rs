@@ -3,7 +3,7 @@
 //! The id begins with the number of its application in hex, so that looking it up is one read. The
 //! secret is 256 random bits: a fast hash is enough, there is nothing to guess.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -72,17 +72,42 @@ impl FromStr for Scope {
     }
 }
 
-/// A credential that was presented and is right.
+/// A credential that was presented and is right. A clone is a reference count.
 #[derive(Debug, Clone)]
 pub struct Credential {
+    holder: Arc<App>,
+    /// Which of the holder's keys it is.
+    place: usize,
+}
+
+impl Credential {
+    pub(super) fn new(holder: Arc<App>, place: usize) -> Self {
+        Self { holder, place }
+    }
+
     /// The application; `None` for a credential of none.
-    pub app: Option<Arc<App>>,
+    pub fn app(&self) -> Option<&Arc<App>> {
+        Some(&self.holder).filter(|app| app.id != ClusterAppId::NONE)
+    }
+
     /// The part before the dot.
-    pub id: String,
+    pub fn id(&self) -> &str {
+        &self.key().id
+    }
+
     /// What it opens.
-    pub scopes: Vec<Scope>,
+    pub fn scopes(&self) -> &[Scope] {
+        &self.key().scopes
+    }
+
     /// The institution whose messages it may pull.
-    pub ispb: Option<String>,
+    pub fn ispb(&self) -> Option<&str> {
+        self.key().ispb.as_deref()
+    }
+
+    fn key(&self) -> &AppKey {
+        &self.holder.keys[self.place]
+    }
 }
 
 /// A key that was just made. The store does not know its secret.
@@ -178,9 +203,7 @@ pub(super) fn check_system(scopes: &[Scope], ispb: Option<&str>) -> Result<(), A
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        // Writing to a string does not fail.
-        let _written = write!(text, "{byte:02x}");
-        text
-    })
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let halves = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    halves.map(|half| char::from(DIGITS[usize::from(half)])).collect()
 }

@@ -291,15 +291,12 @@ impl<S: Store> Apps<S> {
             Some(id) => self.get(id).await?,
             None => None,
         };
-        let found = app.as_ref().and_then(|app| app.keys.iter().find(|key| presented.names(key)));
+        let keys = app.as_ref().map_or(&[][..], |app| &app.keys);
+        let place = keys.iter().position(|key| presented.names(key));
         // The secret is hashed and compared either way: the time tells nothing of ids.
-        let is_right = matches(&presented, found);
-        Ok(app.as_ref().zip(found).filter(|_| is_right).map(|(app, key)| Credential {
-            app: (app.id != ClusterAppId::NONE).then(|| Arc::clone(app)),
-            id: key.id.clone(),
-            scopes: key.scopes.clone(),
-            ispb: key.ispb.clone(),
-        }))
+        let is_right = matches(&presented, place.map(|place| &keys[place]));
+        let found = app.zip(place).filter(|_| is_right);
+        Ok(found.map(|(holder, place)| Credential::new(holder, place)))
     }
 
     /// Whether this key of the application is live and has the scope.
