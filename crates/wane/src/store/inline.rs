@@ -18,13 +18,21 @@ pub(super) enum InlineBytes<const N: usize> {
 impl<const N: usize> InlineBytes<N> {
     /// The two parts, joined.
     pub(super) fn join(front: &[u8], back: &[u8]) -> Self {
-        let len = front.len() + back.len();
+        Self::join_three(front, &[], back)
+    }
+
+    /// The three parts, joined.
+    #[inline]
+    pub(super) fn join_three(front: &[u8], middle: &[u8], back: &[u8]) -> Self {
+        let head = front.len() + middle.len();
+        let len = head + back.len();
         if len > N || len > usize::from(u8::MAX) {
-            return Self::Heap(front.iter().chain(back).copied().collect());
+            return Self::Heap(front.iter().chain(middle).chain(back).copied().collect());
         }
         let mut bytes = [0; N];
         bytes[..front.len()].copy_from_slice(front);
-        bytes[front.len()..len].copy_from_slice(back);
+        bytes[front.len()..head].copy_from_slice(middle);
+        bytes[head..len].copy_from_slice(back);
         Self::Here { len: len as u8, bytes }
     }
 

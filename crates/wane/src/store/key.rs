@@ -2,6 +2,9 @@
 //!
 //! Limits are checked once, where a key is made. A [`Key`] that exists is legal on every backend,
 //! so no store checks again. The lengths are what DynamoDB's sort keys leave after escaping.
+//!
+//! A wrapper may append a bucket to the partition on its way to a backend. Such a key is up to two
+//! bytes longer than callers may make one: see [`Key::stored`].
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -15,6 +18,12 @@ use super::inline::InlineBytes;
 /// The longest partition, in bytes. The shortest is 1.
 pub const MAX_PARTITION: usize = 1_024;
 
+/// Bytes of the bucket that a wrapper may append to a partition.
+pub(super) const BUCKET_BYTES: usize = size_of::<u16>();
+
+/// The longest partition that reaches a backend: [`MAX_PARTITION`] and a bucket.
+pub const MAX_STORED_PARTITION: usize = MAX_PARTITION + BUCKET_BYTES;
+
 /// The longest clustering, in bytes; one byte less where it begins with 0x00.
 pub const MAX_CLUSTERING: usize = 1_024;
 
@@ -26,13 +35,18 @@ impl Partition {
     /// Takes the bytes as a partition, or says which limit they break.
     pub fn new(bytes: impl Into<Bytes>) -> Result<Self, StoreError> {
         let bytes = bytes.into();
-        check_partition(&bytes)?;
+        check_partition(&bytes, MAX_PARTITION)?;
         Ok(Self(bytes))
     }
 
     /// The bytes of the partition.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
+    }
+
+    /// This partition's part in a bucket.
+    pub(super) fn in_bucket(&self, bucket: u16) -> Self {
+        Self([&self.0, &bucket.to_be_bytes()[..]].concat().into())
     }
 }
 
@@ -60,14 +74,22 @@ impl Key {
     /// assert!(Key::new(b"", b"row").is_err(), "an empty partition is not");
     /// ```
     pub fn new(partition: &[u8], clustering: &[u8]) -> Result<Self, StoreError> {
-        check_partition(partition)?;
+        check_partition(partition, MAX_PARTITION)?;
+        check_clustering("clustering", clustering)?;
+        Ok(Self::join(partition, clustering))
+    }
+
+    /// Joins parts as a backend holds them: the partition may have up to
+    /// [`MAX_STORED_PARTITION`] bytes. For backends that read keys back; callers use [`Key::new`].
+    pub fn stored(partition: &[u8], clustering: &[u8]) -> Result<Self, StoreError> {
+        check_partition(partition, MAX_STORED_PARTITION)?;
         check_clustering("clustering", clustering)?;
         Ok(Self::join(partition, clustering))
     }
 
     /// Joins parts that were a key before.
     pub(super) fn join(partition: &[u8], clustering: &[u8]) -> Self {
-        // Within MAX_PARTITION, so the length fits.
+        // Within MAX_STORED_PARTITION, so the length fits.
         let partition_len = partition.len() as u16;
         Self { bytes: InlineBytes::join(partition, clustering), partition_len }
     }
@@ -85,6 +107,23 @@ impl Key {
     /// The length of both parts together, in bytes.
     pub fn size(&self) -> usize {
         self.joined().len()
+    }
+
+    /// The key under which a backend holds this one in a bucket.
+    pub(super) fn in_bucket(&self, bucket: u16) -> Self {
+        let bucket = bucket.to_be_bytes();
+        let bytes = InlineBytes::join_three(self.partition(), &bucket, self.clustering());
+        Self { bytes, partition_len: self.partition_len + BUCKET_BYTES as u16 }
+    }
+
+    /// The key that a backend holds as this one, and its bucket; none where the partition is too
+    /// short to end with one.
+    pub(super) fn out_of_bucket(&self) -> Option<(Self, u16)> {
+        let (partition, bucket) = self.partition().split_last_chunk()?;
+        if partition.is_empty() {
+            return None;
+        }
+        Some((Self::join(partition, self.clustering()), u16::from_be_bytes(*bucket)))
     }
 
     /// Both parts as one string.
@@ -171,6 +210,30 @@ impl ClusteringRange {
         Self { start: start.into(), end: self.end.clone() }
     }
 
+    /// What is left of this range beyond the row `clustering`, if any row can be.
+    ///
+    /// ```
+    /// # use wane::store::{ClusteringRange, MAX_CLUSTERING};
+    /// let after = |clustering: &[u8]| {
+    ///     ClusteringRange::ALL.after(clustering).map(|rest| rest.start().to_vec())
+    /// };
+    /// assert_eq!(after(b"a"), Some(b"a\0".to_vec()));
+    /// let (mut longest, last) = ([b'a'; MAX_CLUSTERING], [0xFF; MAX_CLUSTERING]);
+    /// longest[1..].fill(0xFF);
+    /// assert_eq!(after(&longest), Some(b"b".to_vec()), "no longer key begins with it");
+    /// assert_eq!(after(&last), None, "nothing lies beyond the last of all keys");
+    /// ```
+    pub fn after(&self, clustering: &[u8]) -> Option<Self> {
+        let next = Self { start: next_clustering(clustering)?, end: self.end.clone() };
+        let is_left = next.end().is_none_or(|end| next.start() < end);
+        is_left.then_some(next)
+    }
+
+    /// The part of this range before `end`, which must lie in it and not be empty.
+    pub(super) fn ending_at(&self, end: &[u8]) -> Self {
+        Self { start: self.start.clone(), end: Bytes::copy_from_slice(end) }
+    }
+
     /// The first clustering that may be in the range.
     pub fn start(&self) -> &[u8] {
         &self.start
@@ -187,16 +250,32 @@ impl ClusteringRange {
     }
 }
 
-fn check_partition(bytes: &[u8]) -> Result<(), StoreError> {
+fn check_partition(bytes: &[u8], limit: usize) -> Result<(), StoreError> {
     match bytes.len() {
         0 => Err(StoreError::invalid("partition", "it is empty; give 1 to 1024 bytes")),
-        1..=MAX_PARTITION => Ok(()),
-        len => Err(too_long("partition", len, MAX_PARTITION)),
+        len if len <= limit => Ok(()),
+        len => Err(too_long("partition", len, limit)),
     }
 }
 
+/// The least legal clustering beyond this one.
+fn next_clustering(clustering: &[u8]) -> Option<Bytes> {
+    if clustering.len() < longest_clustering(clustering) {
+        return Some([clustering, &[0]].concat().into());
+    }
+    // The longest ones have no extension: the next is the least string beyond all of them.
+    let last = clustering.iter().rposition(|byte| *byte != 0xFF)?;
+    let mut next = clustering[..=last].to_vec();
+    next[last] += 1;
+    Some(next.into())
+}
+
+fn longest_clustering(clustering: &[u8]) -> usize {
+    if clustering.first() == Some(&0) { MAX_CLUSTERING - 1 } else { MAX_CLUSTERING }
+}
+
 fn check_clustering(field: &'static str, bytes: &[u8]) -> Result<(), StoreError> {
-    let limit = if bytes.first() == Some(&0) { MAX_CLUSTERING - 1 } else { MAX_CLUSTERING };
+    let limit = longest_clustering(bytes);
     if bytes.len() > limit { Err(too_long(field, bytes.len(), limit)) } else { Ok(()) }
 }
 

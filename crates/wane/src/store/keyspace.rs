@@ -49,6 +49,27 @@ impl Keyspace {
         Self::Sequences,
     ];
 
+    /// The keyspace that a partition belongs to, if any.
+    pub fn of(partition: &[u8]) -> Option<Self> {
+        let number = u32::from_be_bytes(*partition.first_chunk()?);
+        Self::ALL.into_iter().find(|keyspace| *keyspace as u32 == number)
+    }
+
+    /// Whether the rows of a partition have nothing to do with each other, so that they may be
+    /// spread over many partitions of a backend.
+    pub const fn has_independent_keys(self) -> bool {
+        match self {
+            Self::Elections | Self::AppTtl | Self::DeviceAuth | Self::Sequences => true,
+            Self::SequencerOffsets
+            | Self::SequencerNumbers
+            | Self::Blobs
+            | Self::PullStreamLog
+            | Self::PullStreamState
+            | Self::Audit
+            | Self::Settings => false,
+        }
+    }
+
     /// The four bytes that every partition of this keyspace begins with.
     pub const fn prefix(self) -> [u8; 4] {
         (self as u32).to_be_bytes()

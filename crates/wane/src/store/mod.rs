@@ -20,6 +20,7 @@ mod memory;
 mod observed;
 mod record;
 mod rows;
+mod spread;
 mod ttl;
 mod watched;
 
@@ -28,7 +29,9 @@ pub use deadline::DeadlineStore;
 pub use error::{BoxError, StoreError};
 #[cfg(feature = "testing")]
 pub use faulty::{Faults, FaultyStore};
-pub use key::{ClusteringRange, Key, MAX_CLUSTERING, MAX_PARTITION, Partition};
+pub use key::{
+    ClusteringRange, Key, MAX_CLUSTERING, MAX_PARTITION, MAX_STORED_PARTITION, Partition,
+};
 pub use keyspace::Keyspace;
 pub use memory::{MemoryScanCursor, MemoryStore};
 pub use observed::{Answer, Metrics, ObservedStore, Operation, OperationMetrics, prometheus_text};
@@ -37,6 +40,7 @@ pub use record::{
     Write,
 };
 pub use rows::for_each_row;
+pub use spread::{SpreadError, SpreadStore};
 pub use ttl::{Life, Remaining, Timestamp, Ttl};
 pub use watched::{Event, EventKind, Notice, Watch, WatchLimits, WatchedStore};
 

@@ -10,6 +10,7 @@ mod gated;
 mod linearizability;
 mod lying_store;
 mod observed;
+mod spread;
 mod tidy;
 mod watched;
 

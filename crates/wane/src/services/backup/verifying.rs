@@ -100,8 +100,7 @@ pub async fn verify(
 }
 
 fn keyspace_name(partition: &[u8]) -> &'static str {
-    let owner = Keyspace::ALL.into_iter().find(|owner| partition.starts_with(&owner.prefix()));
-    match owner {
+    match Keyspace::of(partition) {
         Some(Keyspace::Elections) => "elections",
         Some(Keyspace::SequencerOffsets) => "sequencer_offsets",
         Some(Keyspace::SequencerNumbers) => "sequencer_numbers",
