@@ -3,6 +3,8 @@
 CARGO ?= cargo
 # Warnings are errors where nobody is there to read them.
 DENY_WARNINGS := $(if $(CI),-D warnings,)
+# The real servers that the tests of the backends run on.
+SERVERS := redis cas1 cas3 dynamodb
 
 .DEFAULT_GOAL := help
 .PHONY: help quick test bench soak tools fmt clippy deny unit all-tests doc fuzz-short schemathesis
@@ -10,17 +12,20 @@ DENY_WARNINGS := $(if $(CI),-D warnings,)
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
-quick: fmt clippy deny unit ## format, lint, dependency policy, unit and embedded tests
+quick: fmt clippy deny unit ## format, lint, dependency policy, unit and embedded tests; no servers
 
-test: tools fmt clippy deny all-tests doc fuzz-short schemathesis ## everything; installs what is missing
+test: tools fmt clippy deny all-tests doc fuzz-short schemathesis ## everything, on real servers; installs what is missing
 
 bench: ## every benchmark against its peers, with its bars
 	$(CARGO) run --release -p wane-bench -- all --check
 
 soak: tools ## the long run: the same proofs, hours of them
+	$(CARGO) test --all-features --no-run
 	WANE_TEST_HISTORIES=100000 WANE_TEST_DIFFERENTIAL_CASES=100000 WANE_TEST_KILLS=10000 \
 	WANE_TEST_POWER_CUTS=5000 WANE_TEST_DISK_FAULTS=20000 WANE_TEST_SERVER_KILLS=1000 \
-	WANE_TEST_STEADY_SECONDS=600 $(CARGO) test --all-features
+	WANE_TEST_REDIS_HISTORIES=5000 WANE_TEST_DYNAMODB_HISTORIES=1000 \
+	WANE_TEST_CASSANDRA_HISTORIES=1000 WANE_TEST_STEADY_SECONDS=600 \
+	scripts/servers run $(SERVERS) -- $(CARGO) test --all-features
 	scripts/fuzz 3600
 	scripts/schemathesis 600
 
@@ -40,8 +45,10 @@ deny:
 unit:
 	$(CARGO) test --all-features -- $(addprefix --skip ,http:: listen:: restart:: steady:: disk_full::)
 
+# Built first: a compiler beside starting servers slows both, and not all that is written compiles.
 all-tests:
-	$(CARGO) test --all-features
+	$(CARGO) test --all-features --no-run
+	scripts/servers run $(SERVERS) -- $(CARGO) test --all-features
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --all-features

@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154 # part of scripts/servers, whose variables it uses
 # Cassandra 5 from Maven: cas1 is one node in dc1; cas3 has nodes 1 and 2 in dc1 and 3 in dc2.
 #
 # Each cluster has a network 127.x.y.0/24 of its own, as the nodes of one must share their ports. Run

@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154 # part of scripts/servers, whose variables it uses
 # DynamoDB Local from Maven, in memory, one database for all credentials and regions.
 
 dynamodb_version=3.1.0

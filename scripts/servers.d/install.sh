@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154 # part of scripts/servers, whose variables it uses
 # Installing: packages of the system by apt, jars by Maven into .cache/tools. What is there is kept.
 
 maven_plugin=org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies

@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154 # part of scripts/servers, whose variables it uses
 # Processes of servers: started apart from this shell, known by id and start time, ended for sure.
 #
 # A process id alone is not enough to end a process by: when it ended by itself, another may have got
@@ -59,7 +60,7 @@ start_node() {
 launch() {
     (
         exec {lock}>&-
-        cd "$1/data"
+        cd "$1/data" || exit
         exec setsid bash -c "exec $(<"$1/command")"
     ) </dev/null >>"$1/log" 2>&1 &
     remember "$!" "$1/process"

@@ -1,10 +1,12 @@
+# shellcheck shell=bash disable=SC2154 # part of scripts/servers, whose variables it uses
 # Redis 7 from the system's packages. Nothing that was acknowledged is lost when it is killed: every
 # write is in the log on disk before its answer.
 
 redis_install() {
     command -v redis-server >/dev/null || packages redis redis-server
-    [[ $(redis-server --version) =~ v=([0-9]+)\. ]] && ((BASH_REMATCH[1] >= 7)) ||
+    if ! [[ $(redis-server --version) =~ v=([0-9]+)\. ]] || ((BASH_REMATCH[1] < 7)); then
         cannot_install redis "version 7 is needed, not: $(redis-server --version)"
+    fi
 }
 
 redis_start() {
