@@ -8,10 +8,14 @@
 
 #[cfg(feature = "testing")]
 mod manual;
+#[cfg(feature = "testing")]
+mod off;
 mod steady;
 
 #[cfg(feature = "testing")]
 pub use manual::ManualClock;
+#[cfg(feature = "testing")]
+pub use off::OffClock;
 
 use std::fmt::Debug;
 use std::pin::Pin;

@@ -3,12 +3,16 @@
 //! [`record`] runs clients against a few keys with few values and short lives, so that they get
 //! in each other's way and records expire under them. A seed decides what each client asks; how
 //! the clients interleave is up to the scheduler. [`check_histories`] records many and checks
-//! each with [`check`].
+//! each with [`check_within`].
+//!
+//! A [`Stage`] is what one history is played on: a store, or several handles on one whose clients
+//! take them in turn, and whatever shall go wrong meanwhile.
 //!
 //! Invariant: a call's effects lie between the two [`Moment`]s recorded around it, by order and
 //! by clock, because both are taken outside of the call.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,7 +20,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::task::{JoinSet, yield_now};
 
-use super::linearizability::{Answer, Call, Event, Moment, Verdict, Violation, check};
+use super::linearizability::{
+    Allowance, Answer, Call, Event, Moment, Verdict, Violation, check_within,
+};
 use crate::clock::{Clock, ManualClock, SharedClock};
 use crate::store::{Fence, Key, Life, Outcome, Store, StoreError, Timestamp, Ttl, Value, Write};
 
@@ -33,12 +39,21 @@ pub struct Plan {
     pub values: u64,
     /// The longest life that they give a record, in milliseconds.
     pub longest_ttl: u64,
+    /// How far the clocks that judge expiry may be from the one that stamps the history.
+    pub allowance: Allowance,
 }
 
 impl Default for Plan {
     /// Eight clients with 50 calls each on one key: 400 operations.
     fn default() -> Self {
-        Self { clients: 8, operations: 50, keys: 1, values: 3, longest_ttl: 30 }
+        Self {
+            clients: 8,
+            operations: 50,
+            keys: 1,
+            values: 3,
+            longest_ttl: 30,
+            allowance: Allowance::NONE,
+        }
     }
 }
 
@@ -74,20 +89,68 @@ impl Time {
     }
 }
 
+/// What runs beside the clients of a history.
+type Beside = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What a history is played on.
+pub struct Stage<S> {
+    stores: Vec<Arc<S>>,
+    time: Time,
+    beside: Option<Beside>,
+}
+
+impl<S> fmt::Debug for Stage<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let beside = self.beside.is_some();
+        write!(f, "Stage {{ handles: {}, beside: {beside} }}", self.stores.len())
+    }
+}
+
+impl<S: Store> Stage<S> {
+    /// One store for all clients, and the clock that stamps what they do.
+    pub fn new(store: Arc<S>, time: Time) -> Self {
+        Self::with_handles(vec![store], time)
+    }
+
+    /// Several handles on one store, which the clients take in turn. Each may have a clock of its
+    /// own, as nodes have; `time` stamps the history.
+    ///
+    /// # Panics
+    ///
+    /// If there is no handle.
+    pub fn with_handles(stores: Vec<Arc<S>>, time: Time) -> Self {
+        assert!(!stores.is_empty(), "a history needs a store");
+        Self { stores, time, beside: None }
+    }
+
+    /// Runs `future` while the clients call, such as a plan of faults. It is dropped once they are
+    /// done, wherever it is.
+    #[must_use]
+    pub fn beside(self, future: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self { beside: Some(Box::pin(future)), ..self }
+    }
+}
+
 /// Runs the plan's clients on the current runtime, which should have several threads.
 ///
 /// The keys are the same for the same seed and differ between seeds.
 ///
 /// # Panics
 ///
-/// If the store calls a legal request invalid or reports a corrupt record.
-pub async fn record<S: Store>(store: &Arc<S>, time: &Time, seed: u64, plan: &Plan) -> Vec<Event> {
+/// If the store calls a legal request invalid or reports a corrupt record, or if what runs beside
+/// the clients panics.
+pub async fn record<S: Store>(stage: Stage<S>, seed: u64, plan: &Plan) -> Vec<Event> {
+    let Stage { stores, time, beside } = stage;
     let points = Arc::new(AtomicU64::new(0));
+    let mut trouble = JoinSet::new();
+    if let Some(beside) = beside {
+        trouble.spawn(beside);
+    }
     let mut clients = JoinSet::new();
     for number in 0..plan.clients {
         let client = Client {
             number,
-            store: Arc::clone(store),
+            store: Arc::clone(&stores[number % stores.len()]),
             clock: time.clock(),
             time: time.clone(),
             points: Arc::clone(&points),
@@ -99,6 +162,14 @@ pub async fn record<S: Store>(store: &Arc<S>, time: &Time, seed: u64, plan: &Pla
         clients.spawn(client.run());
     }
     let mut events: Vec<Event> = clients.join_all().await.into_iter().flatten().collect();
+    trouble.abort_all();
+    while let Some(ended) = trouble.join_next().await {
+        if let Err(error) = ended
+            && error.is_panic()
+        {
+            std::panic::resume_unwind(error.into_panic());
+        }
+    }
     events.sort_by_key(|event| event.invoked.order);
     events
 }
@@ -110,8 +181,12 @@ pub struct Tally {
     pub linearizable: u64,
     /// How many the check gave up on.
     pub undecided: u64,
+    /// How many calls were answered with what was read or became of the write.
+    pub clear_answers: u64,
     /// How many calls ended in `Unknown`.
     pub unknown_answers: u64,
+    /// How many calls ended in `Unavailable`.
+    pub unavailable_answers: u64,
     /// How many answers showed that a record had expired or was deleted, or never written.
     pub absent_answers: u64,
 }
@@ -142,12 +217,24 @@ pub async fn check_histories<S: Store>(
     plan: &Plan,
     mut make: impl FnMut(u64) -> (Arc<S>, Time),
 ) -> Result<Tally, Failure> {
+    check_staged_histories(seeds, plan, async |seed| {
+        let (store, time) = make(seed);
+        Stage::new(store, time)
+    })
+    .await
+}
+
+/// The same on stages: several handles, and faults beside the clients.
+pub async fn check_staged_histories<S: Store>(
+    seeds: std::ops::Range<u64>,
+    plan: &Plan,
+    mut make: impl AsyncFnMut(u64) -> Stage<S>,
+) -> Result<Tally, Failure> {
     let mut tally = Tally::default();
     for seed in seeds {
-        let (store, time) = make(seed);
-        let events = record(&store, &time, seed, plan).await;
+        let events = record(make(seed).await, seed, plan).await;
         tally.count(&events);
-        match check(&events) {
+        match check_within(&events, plan.allowance) {
             Verdict::Linearizable => tally.linearizable += 1,
             Verdict::Undecided => tally.undecided += 1,
             Verdict::Violated(violation) => return Err(Failure { seed, violation }),
@@ -162,7 +249,11 @@ pub fn histories_to_check() -> u64 {
 }
 
 /// The number in the environment variable `name`, or `default` where it is not set.
-pub(super) fn number_from_env(name: &str, default: u64) -> u64 {
+///
+/// # Panics
+///
+/// If it is set to anything else than a whole number.
+pub fn number_from_env(name: &str, default: u64) -> u64 {
     let Ok(text) = std::env::var(name) else { return default };
     text.parse().unwrap_or_else(|_| panic!("{name} must be a whole number, it is {text:?}"))
 }
@@ -172,10 +263,12 @@ impl Tally {
         for event in events {
             match &event.answer {
                 Answer::Unknown => self.unknown_answers += 1,
+                Answer::Unavailable => self.unavailable_answers += 1,
                 Answer::Read(None) | Answer::Written(Outcome::Refused { current: None }) => {
+                    self.clear_answers += 1;
                     self.absent_answers += 1;
                 }
-                Answer::Read(Some(_)) | Answer::Written(_) | Answer::Unavailable => {}
+                Answer::Read(Some(_)) | Answer::Written(_) => self.clear_answers += 1,
             }
         }
     }

@@ -44,6 +44,12 @@ impl ModelStore {
         Self { clock, records: Arc::default() }
     }
 
+    /// Another handle on the same store that lives by `clock`, as another node would.
+    #[must_use]
+    pub fn on_clock(&self, clock: SharedClock) -> Self {
+        Self { clock, records: Arc::clone(&self.records) }
+    }
+
     /// An empty store that makes one mistake, for controls: a check that it passes is no check.
     pub fn flawed(clock: SharedClock, flaw: Flaw) -> FlawedModel {
         FlawedModel::new(clock, flaw)

@@ -27,8 +27,8 @@ pub(crate) enum Lie {
     RevivesExpired,
     /// Acknowledges a write and forgets it.
     LosesAcknowledged,
-    /// Lets a record expire a millisecond early.
-    ExpiresEarly,
+    /// Lets a record expire so many milliseconds early.
+    ExpiresEarly(u64),
 }
 
 /// The reference model behind a lie told about one call in ten.
@@ -96,7 +96,7 @@ impl LyingStore {
                 Err(unknown())
             }
             Lie::LosesAcknowledged => self.acknowledge(&request),
-            Lie::RevivesExpired | Lie::ExpiresEarly => self.apply(request).await,
+            Lie::RevivesExpired | Lie::ExpiresEarly(_) => self.apply(request).await,
         }
     }
 
@@ -157,11 +157,12 @@ impl Store for LyingStore {
     async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         self.deliver_late().await;
         let found = self.inner.get(key).await?;
-        let soon = self.clock.now().as_unix_millis() + 1;
+        let early = if let Lie::ExpiresEarly(millis) = self.lie { millis } else { 1 };
+        let soon = self.clock.now().as_unix_millis() + early;
         let ending = |record: &Record| {
             record.expires_at.is_some_and(|expiry| expiry.as_unix_millis() <= soon)
         };
-        if self.lie == Lie::ExpiresEarly {
+        if matches!(self.lie, Lie::ExpiresEarly(_)) {
             return Ok(found.filter(|record| !ending(record)));
         }
         if self.lie == Lie::RevivesExpired && found.is_none() {

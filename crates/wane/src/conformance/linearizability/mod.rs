@@ -13,6 +13,11 @@
 //! `Unavailable` took no effect. `Unknown` took effect once, at any point after its invocation
 //! (even after its return), or never.
 //!
+//! Shared stores are judged by clocks that the history does not know: a server's, or those of
+//! several nodes. [`check_within`] allows each of them to be off by an [`Allowance`]: around its
+//! expiry a record may then be there for one answer, gone for the next and there again. Nothing
+//! else is loosened.
+//!
 //! Not here: recording, which is in `history`.
 
 #[cfg(test)]
@@ -26,6 +31,7 @@ mod tests;
 pub use report::Violation;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -88,6 +94,33 @@ pub struct Event {
     pub returned: Moment,
 }
 
+/// How far the clocks that judge expiry may be from the one that stamps a history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Allowance {
+    /// By how much each of them may be ahead or behind. Whole milliseconds count.
+    pub skew: Duration,
+    /// Whether a request brings the time along by which it is judged, so that one that was long on
+    /// its way may still find a record that has expired meanwhile. Where the store judges by its
+    /// own clock when the request takes effect this is `false`.
+    pub dated_requests: bool,
+}
+
+impl Allowance {
+    /// None: the store lives by the clock that stamps the history.
+    pub const NONE: Self = Self::skew(Duration::ZERO);
+
+    /// Clocks that are off by at most `skew`, asked when a request takes effect.
+    pub const fn skew(skew: Duration) -> Self {
+        Self { skew, dated_requests: false }
+    }
+
+    /// The same clocks, asked before a request is sent.
+    #[must_use]
+    pub const fn dated(self) -> Self {
+        Self { dated_requests: true, ..self }
+    }
+}
+
 /// What [`check`] found.
 #[derive(Debug)]
 #[must_use]
@@ -105,6 +138,11 @@ const STEPS: usize = 50_000;
 
 /// Checks a history that begins on absent keys. See the module's documentation.
 pub fn check(events: &[Event]) -> Verdict {
+    check_within(events, Allowance::NONE)
+}
+
+/// Checks a history that begins on absent keys and was judged by clocks off by `allowance`.
+pub fn check_within(events: &[Event], allowance: Allowance) -> Verdict {
     let mut keys: BTreeMap<&Key, Vec<&Event>> = BTreeMap::new();
     for event in events {
         keys.entry(&event.key).or_default().push(event);
@@ -112,11 +150,13 @@ pub fn check(events: &[Event]) -> Verdict {
     let mut verdict = Verdict::Linearizable;
     for events in keys.values_mut() {
         events.sort_by_key(|event| event.invoked.order);
-        match search::search(&Op::all(events, u64::MAX, &mut Values::default()), STEPS) {
+        let all = Op::all(events, u64::MAX, allowance, &mut Values::default());
+        match search::search(&all, STEPS) {
             Finding::Ordered => {}
             Finding::GaveUp => verdict = Verdict::Undecided,
             Finding::Stuck(_) => {
-                return Verdict::Violated(Box::new(report::explain(events, STEPS)));
+                let violation = report::explain(events, allowance, STEPS);
+                return Verdict::Violated(Box::new(violation));
             }
         }
     }

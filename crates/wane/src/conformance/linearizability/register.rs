@@ -5,12 +5,15 @@
 //! that a later time could improve, the expiry of an unconfirmed write, is kept as a span until
 //! an answer names it ([`Expiry::Within`]).
 //!
+//! Where clocks may be off, a record that an operation took for gone is still there for the next
+//! one, until it is past its expiry for every clock.
+//!
 //! The rules are written out here again, not taken from the store's own `change` module: a check
 //! that shares its rules with what it checks would share their mistakes.
 
 use std::collections::HashMap;
 
-use super::{Answer, Call, Event};
+use super::{Allowance, Answer, Call, Event};
 use crate::store::{Fence, Life, Outcome, Record, Timestamp, Value, Write};
 
 /// What the register may hold at a point, and the earliest time of that point.
@@ -33,11 +36,12 @@ pub(super) struct Held {
 pub(super) enum Expiry {
     Never,
     At(u64),
-    /// `ttl` after the start of a life that nobody reported.
+    /// In this span, of a life that nobody reported. It is at most `lead` after the present: the
+    /// write that gave it, or the clock that found it past, was no earlier.
     Within {
         first: u64,
         last: u64,
-        ttl: u64,
+        lead: u64,
     },
 }
 
@@ -89,28 +93,53 @@ pub(super) struct Op {
     pub(super) invoked: (u64, u64),
     /// Order and time after which it had none; the end of time for an unclear one.
     pub(super) returned: (u64, u64),
+    clocks: Clocks,
 }
 
-/// A step's surroundings: what the register holds and between which times it would happen.
+/// The clocks that judge expiry: an [`Allowance`] in milliseconds.
+#[derive(Debug, Clone, Copy)]
+struct Clocks {
+    skew: u64,
+    dated: bool,
+}
+
+/// A step's surroundings: what it finds and between which times it would happen.
 #[derive(Debug, Clone, Copy)]
 struct View {
+    /// The record that the operation finds.
     held: Option<Held>,
+    /// The record that stays although this operation takes it for gone: others may find it.
+    hidden: Option<Held>,
     /// When the operation was called: the earliest that a life given by it can count from.
     called: u64,
     earliest: u64,
     latest: u64,
+    clocks: Clocks,
 }
 
 impl Op {
     /// The operations that may have had an effect or have seen one by the point `cut`. Those that
     /// had not returned by then are unclear.
-    pub(super) fn all(events: &[&Event], cut: u64, values: &mut Values) -> Vec<Op> {
+    pub(super) fn all(
+        events: &[&Event],
+        cut: u64,
+        allowance: Allowance,
+        values: &mut Values,
+    ) -> Vec<Op> {
+        let clocks = Clocks::within(allowance);
         let began = |(_, event): &(usize, &&Event)| event.invoked.order <= cut;
         let numbered = events.iter().enumerate().filter(began);
-        numbered.filter_map(|(index, event)| Op::new(index, event, cut, values)).collect()
+        let new = |(index, event): (usize, &&Event)| Op::new(index, event, cut, clocks, values);
+        numbered.filter_map(new).collect()
     }
 
-    fn new(index: usize, event: &Event, cut: u64, values: &mut Values) -> Option<Op> {
+    fn new(
+        index: usize,
+        event: &Event,
+        cut: u64,
+        clocks: Clocks,
+        values: &mut Values,
+    ) -> Option<Op> {
         let (wanted, action, fence) = match &event.call {
             Call::Get => (Wanted::Anything, Action::Read, Fence::NONE),
             Call::Put(write) => (Wanted::Anything, values.write(write), write.fence),
@@ -141,7 +170,7 @@ impl Op {
         let point = |moment: super::Moment| (moment.order, moment.clock.as_unix_millis());
         let returned = if unclear { (u64::MAX, u64::MAX) } else { point(event.returned) };
         let invoked = point(event.invoked);
-        Some(Op { event: index, wanted, action, fence: fence.0, claim, invoked, returned })
+        Some(Op { event: index, wanted, action, fence: fence.0, claim, invoked, returned, clocks })
     }
 
     /// Whether the answer says nothing of the effect.
@@ -206,7 +235,8 @@ impl Op {
                     None => (view.possible_expiry(life)?, view.earliest),
                 };
                 let fence = self.fence.max(view.held.map_or(0, |held| held.fence));
-                Some(State { now, held: Some(Held { value, fence, expiry }) }.settled())
+                let held = self.clocks.unless_past(Held { value, fence, expiry }, now);
+                Some(State { now, held })
             }
         }
     }
@@ -226,38 +256,78 @@ impl State {
 
     /// What `op` may find: the record still live, or gone.
     fn views(self, op: &Op) -> [Option<View>; 2] {
-        let (earliest, latest) = (self.now.max(op.invoked.1), op.returned.1);
-        let called = op.invoked.1;
-        let view = |held, earliest, latest| {
-            (earliest <= latest).then_some(View { held, called, earliest, latest })
-        };
+        let (called, clocks) = (op.invoked.1, op.clocks);
+        let (earliest, latest) = (self.now.max(called), op.returned.1);
+        let all = View { held: None, hidden: None, called, earliest, latest, clocks };
         let Some(held) = self.held.filter(|_| !op.is_blind_to(self.held)) else {
-            return [view(None, earliest, latest), None];
+            return [all.if_possible(), None];
         };
-        let (gone_from, live_until) = match held.expiry {
-            Expiry::Never => return [view(self.held, earliest, latest), None],
-            Expiry::At(expiry) => (expiry, expiry - 1),
-            Expiry::Within { first, last, .. } => (first, last - 1),
+        let live = View { held: Some(held), ..all };
+        let (first, last) = match held.expiry {
+            Expiry::Never => return [live.if_possible(), None],
+            Expiry::At(expiry) => (expiry, expiry),
+            Expiry::Within { first, last, .. } => (first, last),
         };
-        let live = view(self.held, earliest, latest.min(live_until));
-        [live, view(None, earliest.max(gone_from), latest)]
+        [live.before_expiry(last), all.after_expiry(first, held)]
+    }
+}
+
+impl Clocks {
+    fn within(allowance: Allowance) -> Self {
+        let skew = u64::try_from(allowance.skew.as_millis()).unwrap_or(u64::MAX);
+        Self { skew, dated: allowance.dated_requests }
     }
 
-    /// The same state, with a record that is gone for sure taken out.
-    fn settled(self) -> State {
-        let live = |held: &Held| match held.expiry {
+    /// The record, unless it is past its expiry at `now` for whoever may still look at it.
+    fn unless_past(self, held: Held, now: u64) -> Option<Held> {
+        let live = match held.expiry {
             Expiry::Never => true,
-            Expiry::At(last) | Expiry::Within { last, .. } => self.now < last,
+            Expiry::At(last) | Expiry::Within { last, .. } => now < last.saturating_add(self.skew),
         };
-        State { held: self.held.filter(live), ..self }
+        (live || self.dated).then_some(held)
+    }
+
+    /// The record as it stays behind an operation that took it for gone between these times.
+    fn hide(self, held: Held, (earliest, latest): (u64, u64)) -> Option<Held> {
+        if self.skew == 0 && !self.dated {
+            return None;
+        }
+        let expiry = match held.expiry {
+            Expiry::Within { first, last, lead } => {
+                let last = last.min(latest.saturating_add(self.skew));
+                Expiry::Within { first, last, lead: lead.min(self.skew) }
+            }
+            known @ (Expiry::Never | Expiry::At(_)) => known,
+        };
+        self.unless_past(Held { expiry, ..held }, earliest)
     }
 }
 
 impl View {
+    fn if_possible(self) -> Option<View> {
+        (self.earliest <= self.latest).then_some(self)
+    }
+
+    /// The part of it in which some clock shows a time before `expiry`.
+    fn before_expiry(self, expiry: u64) -> Option<View> {
+        let before = expiry.saturating_add(self.clocks.skew);
+        if self.clocks.dated {
+            return if self.called < before { self.if_possible() } else { None };
+        }
+        View { latest: self.latest.min(before.checked_sub(1)?), ..self }.if_possible()
+    }
+
+    /// The part of it in which some clock shows `expiry` or later, and `held` is gone for it.
+    fn after_expiry(self, expiry: u64, held: Held) -> Option<View> {
+        let earliest = self.earliest.max(expiry.saturating_sub(self.clocks.skew));
+        let hidden = self.clocks.hide(held, (earliest, self.latest));
+        View { earliest, hidden, ..self }.if_possible()
+    }
+
     /// The state after an operation that changed nothing and was shown `seen`.
     fn showing(self, seen: Option<Seen>) -> Option<State> {
         match (self.held, seen) {
-            (None, None) => Some(State { now: self.earliest, held: None }),
+            (None, None) => Some(State { now: self.earliest, held: self.hidden }),
             (Some(held), Some(seen)) if (held.value, held.fence) == (seen.value, seen.fence) => {
                 let view = held.expiry.agree(seen.expires_at, self)?;
                 let expiry = seen.expires_at.map_or(Expiry::Never, Expiry::At);
@@ -275,8 +345,10 @@ impl View {
             Life::Until(instant) => (at == Some(instant.as_unix_millis())).then_some(self.earliest),
             Life::For(ttl) => {
                 let counted = at?.checked_sub(ttl.as_millis())?;
-                let span = self.called..=self.latest;
-                span.contains(&counted).then_some(self.earliest.max(counted))
+                let skew = self.clocks.skew;
+                let span = self.called.saturating_sub(skew)..=self.latest.saturating_add(skew);
+                let earliest = self.earliest.max(counted.saturating_sub(skew));
+                span.contains(&counted).then_some(earliest)
             }
             Life::Keep => self.held?.expiry.agree(at, self).map(|view| view.earliest),
         };
@@ -289,9 +361,10 @@ impl View {
             Life::Permanent => Expiry::Never,
             Life::Until(instant) => Expiry::At(instant.as_unix_millis()),
             Life::For(ttl) => {
-                let ttl = ttl.as_millis();
-                let last = self.latest.saturating_add(ttl);
-                Expiry::Within { first: self.called + ttl, last, ttl }
+                let (ttl, skew) = (ttl.as_millis(), self.clocks.skew);
+                let first = self.called.saturating_sub(skew) + ttl;
+                let lead = ttl.saturating_add(skew);
+                Expiry::Within { first, last: self.latest.saturating_add(lead), lead }
             }
             Life::Keep => self.held?.expiry,
         })
@@ -301,20 +374,15 @@ impl View {
 impl Expiry {
     /// Narrows `view` to the times at which a live record of this expiry reads as `at`.
     fn agree(self, at: Option<u64>, view: View) -> Option<View> {
-        let view = match (self, at) {
-            (Expiry::Never, None) => view,
-            (Expiry::At(expiry), Some(at)) if expiry == at => view,
-            (Expiry::Within { first, last, ttl }, Some(at)) if (first..=last).contains(&at) => {
-                // The life counts from `at - ttl`, and the write that gave it was no earlier.
-                View {
-                    earliest: view.earliest.max(at - ttl),
-                    latest: view.latest.min(at - 1),
-                    ..view
-                }
+        match (self, at) {
+            (Expiry::Never, None) => Some(view),
+            (Expiry::At(expiry), Some(at)) if expiry == at => Some(view),
+            (Expiry::Within { first, last, lead }, Some(at)) if (first..=last).contains(&at) => {
+                let earliest = view.earliest.max(at.saturating_sub(lead));
+                View { earliest, ..view }.before_expiry(at)
             }
-            (Expiry::Never | Expiry::At(_) | Expiry::Within { .. }, None | Some(_)) => return None,
-        };
-        (view.earliest <= view.latest).then_some(view)
+            (Expiry::Never | Expiry::At(_) | Expiry::Within { .. }, None | Some(_)) => None,
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::fmt;
 
 use super::register::{Expiry, Op, State, Values};
 use super::search::{Finding, search};
-use super::{Answer, Call, Event};
+use super::{Allowance, Answer, Call, Event};
 use crate::store::{Fence, Life, Outcome, Record, Timestamp, Write};
 
 /// How many events of the order found are shown before the place where it ends.
@@ -25,16 +25,17 @@ pub struct Violation {
     values: Values,
     waiting: Vec<Event>,
     origin: u64,
+    allowance: Allowance,
 }
 
 /// Finds the shortest beginning of `events` that has no order.
-pub(super) fn explain(events: &[&Event], budget: usize) -> Violation {
+pub(super) fn explain(events: &[&Event], allowance: Allowance, budget: usize) -> Violation {
     let mut returns: Vec<&&Event> = events.iter().collect();
     returns.sort_by_key(|event| event.returned.order);
     let mut values = Values::default();
     let mut stuck = |answers: usize| {
         let cut = returns[answers - 1].returned.order;
-        match search(&Op::all(events, cut, &mut values), budget) {
+        match search(&Op::all(events, cut, allowance, &mut values), budget) {
             Finding::Stuck(deepest) => Some(deepest),
             Finding::Ordered | Finding::GaveUp => None,
         }
@@ -55,6 +56,7 @@ pub(super) fn explain(events: &[&Event], budget: usize) -> Violation {
         values,
         waiting: pick(&deepest.waiting),
         origin: events.first().map_or(0, |event| event.invoked.clock.as_unix_millis()),
+        allowance,
     }
 }
 
@@ -168,11 +170,15 @@ fn fenced(fence: Fence) -> String {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
+        write!(
             f,
-            "no order explains the first {} answers about {:?};",
+            "no order explains the first {} answers about {:?}",
             self.answers, self.last.key
         )?;
+        if self.allowance != Allowance::NONE {
+            write!(f, ", with clocks up to {} ms off", self.allowance.skew.as_millis())?;
+        }
+        writeln!(f, ";")?;
         writeln!(f, "the last of them is")?;
         writeln!(f, "{}", self.line(&self.last))?;
         writeln!(f, "the longest order found ends with")?;
