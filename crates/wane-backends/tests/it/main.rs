@@ -13,5 +13,6 @@ mod opening;
 mod placing;
 mod power_cut;
 mod proof;
+mod proxy;
 mod second_process;
 mod tidying;
