@@ -18,6 +18,7 @@ cassandra_start() {
     [[ $1 != cas3 ]] || { count=3 && heap=384m; }
     need_java cassandra
     network=$(python3 "$parts/probe.py" free-network "$count" 9042 7000)
+    cassandra_home "$1" "$(cassandra_uid "$network" 1)"
     # All are seeds, so that none waits for another.
     seeds=$(for ((number = 1; number <= count; number++)); do echo "$network.$number"; done | paste -sd ,)
     for ((number = 1; number <= count; number++)); do
@@ -25,22 +26,40 @@ cassandra_start() {
     done
 }
 
+# cassandra_home NAME UID: sets where nodes keep their files and find their jars. In a clone below a
+# private directory other users than root reach nothing: then it is a place in /tmp.
+cassandra_home() {
+    home=$state/$1 lib=$cassandra_lib
+    mkdir -p "$home"
+    [[ $2 -ne $(id -u) ]] || return 0
+    if ! setpriv "--reuid=$2" --clear-groups test -x "$home" -a -r "$lib"; then
+        home=$(mktemp -d /tmp/wane-servers-XXXXXX)
+        echo "$home" >"$state/$1/outside"
+        chmod 755 "$home"
+        lib=$home/lib
+        cp -r "$cassandra_lib" "$lib"
+    fi
+}
+
 # cassandra_start_node NAME NUMBER NETWORK SEEDS HEAP
 cassandra_start_node() {
-    local address=$3.$2 node user
+    local address=$3.$2 conf=$home/$2/conf data=$home/$2/data node uid run_as=()
     node=$(make_node "$1" "$2")
-    mkdir "$node/conf" "$node/data/tmp"
-    cassandra_yaml "$address" "$2" "$4" >"$node/conf/cassandra.yaml"
-    cassandra_place "$2" >"$node/conf/cassandra-rackdc.properties"
-    cp "$parts/logback.xml" "$node/conf/"
-    user=$(cassandra_uid "$3" "$2")
-    as_user "$user" "$node/data"
-    start_node "$node" "$user" "$address:9042" "${as_user[@]}" \
-        "$java_home/bin/java" "@$parts/cassandra.options" "-Xms$5" "-Xmx$5" \
-        "-javaagent:$(echo "$cassandra_lib"/jamm-*.jar)" \
-        "-Djava.io.tmpdir=$node/data/tmp" "-Djna.tmpdir=$node/data/tmp" \
-        "-Dcassandra.storagedir=$node/data" "-Dcassandra.logdir=$node/data" \
-        -cp "$node/conf:$cassandra_lib/*" org.apache.cassandra.service.CassandraDaemon
+    mkdir -p "$conf" "$data/tmp"
+    cassandra_yaml "$address" "$2" "$4" >"$conf/cassandra.yaml"
+    cassandra_place "$2" >"$conf/cassandra-rackdc.properties"
+    cp "$parts/logback.xml" "$parts/cassandra.options" "$conf/"
+    uid=$(cassandra_uid "$3" "$2")
+    if [[ $uid -ne $(id -u) ]]; then
+        chown -R "$uid:$uid" "$data"
+        run_as=(setpriv "--reuid=$uid" "--regid=$uid" --clear-groups)
+    fi
+    start_node "$node" "$uid" "$address:9042" "${run_as[@]}" \
+        "$java_home/bin/java" "@$conf/cassandra.options" "-Xms$5" "-Xmx$5" \
+        "-javaagent:$(echo "$lib"/jamm-*.jar)" \
+        "-Djava.io.tmpdir=$data/tmp" "-Djna.tmpdir=$data/tmp" \
+        "-Dcassandra.storagedir=$data" "-Dcassandra.logdir=$data" \
+        -cp "$conf:$lib/*" org.apache.cassandra.service.CassandraDaemon
 }
 
 # Two runs on one machine have different networks, and so different users.
@@ -49,18 +68,6 @@ cassandra_uid() {
     [[ $(id -u) -eq 0 ]] || { id -u && return; }
     IFS=. read -r _ x y <<<"$1"
     echo $((20000 + (x * 256 + y) % 13000 * 3 + $2))
-}
-
-# as_user UID DIRECTORY: how to run as UID, which is given DIRECTORY.
-as_user() {
-    as_user=()
-    [[ $1 -ne $(id -u) ]] || return 0
-    chown -R "$1:$1" "$2"
-    as_user=(setpriv "--reuid=$1" "--regid=$1" --clear-groups)
-    # A clone below a private directory: the user may pass by, but is still not root.
-    if ! "${as_user[@]}" test -w "$2" -a -r "$cassandra_lib" -a -r "$parts/cassandra.options" 2>/dev/null; then
-        as_user+=(--inh-caps=+dac_override --ambient-caps=+dac_override)
-    fi
 }
 
 cassandra_place() {

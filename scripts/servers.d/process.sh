@@ -64,6 +64,8 @@ launch() {
         exec setsid bash -c "exec $(<"$1/command")"
     ) </dev/null >>"$1/log" 2>&1 &
     remember "$!" "$1/process"
+    # Bash would report the end of a job of its own, which here is often the purpose.
+    disown
 }
 
 # await NAME SECONDS PROBE: returns when all nodes answer; else fails with the reason and the logs.
@@ -121,6 +123,7 @@ stop_all() {
         }
     fi
     for name in "$@"; do
+        [[ ! -e $state/$name/outside ]] || rm -rf "$(<"$state/$name/outside")"
         rm -rf "${state:?}/$name"
     done
 }
