@@ -22,6 +22,8 @@
 //! ```
 
 mod any;
+#[cfg(feature = "cassandra")]
+pub mod cassandra;
 mod clock_guard;
 #[cfg(feature = "file")]
 pub mod file;

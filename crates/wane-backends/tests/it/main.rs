@@ -2,6 +2,8 @@
 
 mod any;
 mod backup;
+#[cfg(feature = "cassandra")]
+mod cassandra;
 mod conformance;
 mod controls;
 mod disk_faults;

@@ -1,4 +1,7 @@
 //! How the conformance suite reaches each backend.
 
 pub(crate) mod any;
+#[cfg(feature = "cassandra")]
+pub(crate) mod cassandra;
 pub(crate) mod file;
+pub(crate) mod listed;

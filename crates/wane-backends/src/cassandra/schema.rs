@@ -1,0 +1,206 @@
+//! The schema: a keyspace, two tables of records, and a row that says how they are laid out.
+//!
+//! Made where it is missing, looked at otherwise: a user who may not create anything can open what
+//! an operator made. All statements go to the node with the least id, which carries them out one
+//! after the other, so that processes that start at the same time do not make a table twice under
+//! two ids. Then all nodes that can be reached must agree before the store is used.
+//!
+//! Invariant: the layout row is written once, by a conditional statement. Whoever finds another
+//! version or another replication there does not open the store.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use scylla::client::session::Session;
+use scylla::errors::{ExecutionError, RequestAttemptError};
+use scylla::policies::load_balancing::{
+    LoadBalancingPolicy, NodeIdentifier, SingleTargetLoadBalancingPolicy,
+};
+use scylla::response::query_result::QueryRowsResult;
+use scylla::serialize::row::SerializeRow;
+use scylla::statement::Consistency;
+use scylla::statement::unprepared::Statement;
+use wane::store::BoxError;
+
+use super::CassandraSettings;
+use crate::OpenError;
+
+/// The layout that this program reads and writes.
+const VERSION: i32 = 1;
+
+/// Records of every keyspace but one. They are renewed, so levels suit them and windows do not.
+pub(super) const RECORDS: &str = "records";
+
+/// The log of the pull stream: written once, expiring in the order of writing, so that whole files
+/// expire together.
+pub(super) const STREAM_LOG: &str = "stream_log";
+
+/// How the tables are laid out.
+const LAYOUT: &str = "layout";
+
+const RECORD_COLUMNS: &str =
+    "p blob, c blob, v blob, exp bigint, fence blob, op blob, PRIMARY KEY (p, c)";
+
+/// The tables, their columns and how their files are merged.
+const TABLES: [(&str, &str, &str); 3] = [
+    (RECORDS, RECORD_COLUMNS, "{'class': 'LeveledCompactionStrategy'}"),
+    (
+        STREAM_LOG,
+        RECORD_COLUMNS,
+        "{'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'DAYS', \
+         'compaction_window_size': 1}",
+    ),
+    (
+        LAYOUT,
+        "name text PRIMARY KEY, version int, storage text",
+        "{'class': 'LeveledCompactionStrategy'}",
+    ),
+];
+
+/// Makes what is missing, and refuses what was laid out otherwise.
+pub(super) async fn prepare(
+    session: &Session,
+    settings: &CassandraSettings,
+) -> Result<(), OpenError> {
+    let schema = Schema { session, settings, node: first_node(session) };
+    schema.make_keyspace().await?;
+    schema.make_tables().await?;
+    let agreed = session.await_schema_agreement().await;
+    agreed.map_err(|error| schema.unreachable(error.into()))?;
+    schema.check_layout().await
+}
+
+/// The connected node with the least id.
+fn first_node(session: &Session) -> Option<Arc<dyn LoadBalancingPolicy>> {
+    let cluster = session.get_cluster_state();
+    let nodes = cluster.get_nodes_info().iter().filter(|node| node.is_connected());
+    let first = nodes.min_by_key(|node| node.host_id)?;
+    let node = NodeIdentifier::HostId(first.host_id);
+    Some(SingleTargetLoadBalancingPolicy::new(node, None))
+}
+
+struct Schema<'a> {
+    session: &'a Session,
+    settings: &'a CassandraSettings,
+    node: Option<Arc<dyn LoadBalancingPolicy>>,
+}
+
+impl Schema<'_> {
+    async fn make_keyspace(&self) -> Result<(), OpenError> {
+        let CassandraSettings { replication, keyspace, .. } = self.settings;
+        let found = "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?";
+        let found = self.rows(found, (keyspace,)).await?;
+        let found = found.maybe_first_row::<(HashMap<String, String>,)>();
+        let Some((found,)) = found.map_err(|error| self.refused(error.into()))? else {
+            let options = replication.options();
+            return self
+                .run(&format!(
+                    "CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = {options}"
+                ))
+                .await;
+        };
+        let class = found.get("class").map(String::as_str).unwrap_or_default();
+        if class.ends_with(replication.strategy()) {
+            return Ok(());
+        }
+        Err(self.mismatch(format!(
+            "keyspace {keyspace} is replicated by {class}, and {} needs {}; open it as the backend \
+             that it was made for, or name another keyspace",
+            replication.name(),
+            replication.strategy()
+        )))
+    }
+
+    async fn make_tables(&self) -> Result<(), OpenError> {
+        let keyspace = &self.settings.keyspace;
+        let found = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?";
+        let found = self.rows(found, (keyspace,)).await?;
+        let names = found.rows::<(String,)>().map_err(|error| self.refused(error.into()))?;
+        let names: Result<BTreeSet<String>, _> = names.map(|row| row.map(|(name,)| name)).collect();
+        let names = names.map_err(|error| self.refused(error.into()))?;
+        for (table, columns, compaction) in TABLES {
+            if !names.contains(table) {
+                let made = format!(
+                    "CREATE TABLE IF NOT EXISTS {keyspace}.{table} ({columns}) \
+                     WITH compaction = {compaction}"
+                );
+                self.run(&made).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn check_layout(&self) -> Result<(), OpenError> {
+        let CassandraSettings { replication, keyspace, .. } = self.settings;
+        let name = replication.name();
+        let note = format!(
+            "UPDATE {keyspace}.{LAYOUT} SET version = ?, storage = ? WHERE name = 'store' \
+             IF version = null AND storage = null"
+        );
+        // Whichever node answers: the tables are agreed upon.
+        let noted = self.session.query_unpaged(note, (VERSION, name)).await;
+        let noted = noted.map_err(|error| self.failed(error))?;
+        let noted = noted.into_rows_result().map_err(|error| self.refused(error.into()))?;
+        // Applied comes without columns on Cassandra and with them on ScyllaDB.
+        let applied = matches!(noted.first_row::<(bool,)>(), Ok((true,)))
+            || matches!(noted.first_row::<(bool, Option<i32>, Option<String>)>(), Ok((true, ..)));
+        if applied {
+            return Ok(());
+        }
+        let found = noted.first_row::<(bool, i32, String)>();
+        let (_, version, storage) = found.map_err(|error| self.refused(error.into()))?;
+        if (version, storage.as_str()) == (VERSION, name) {
+            return Ok(());
+        }
+        Err(self.mismatch(format!(
+            "keyspace {keyspace} was made by {storage} with layout {version}, and this is {name} \
+             with layout {VERSION}; open it as it was made, or name another keyspace"
+        )))
+    }
+
+    async fn rows(
+        &self,
+        text: &str,
+        values: impl SerializeRow,
+    ) -> Result<QueryRowsResult, OpenError> {
+        let result = self.session.query_unpaged(self.statement(text), values).await;
+        let result = result.map_err(|error| self.failed(error))?;
+        result.into_rows_result().map_err(|error| self.refused(error.into()))
+    }
+
+    async fn run(&self, text: &str) -> Result<(), OpenError> {
+        let result = self.session.query_unpaged(self.statement(text), ()).await;
+        result.map(|_| ()).map_err(|error| self.failed(error))
+    }
+
+    fn statement(&self, text: &str) -> Statement {
+        let mut statement = Statement::new(text);
+        // A node knows the schema by itself.
+        statement.set_consistency(Consistency::One);
+        statement.set_load_balancing_policy(self.node.clone());
+        statement
+    }
+
+    fn failed(&self, error: ExecutionError) -> OpenError {
+        let told =
+            matches!(error, ExecutionError::LastAttemptError(RequestAttemptError::DbError(..)));
+        if told { self.refused(error.into()) } else { self.unreachable(error.into()) }
+    }
+
+    fn refused(&self, source: BoxError) -> OpenError {
+        let (backend, address) = (self.settings.replication.name(), self.settings.address());
+        let check = "what the user may create, and for cas3 that the datacenters dc1 and dc2 exist";
+        OpenError::Refused { backend, address, check, source }
+    }
+
+    fn unreachable(&self, source: BoxError) -> OpenError {
+        let (backend, address) = (self.settings.replication.name(), self.settings.address());
+        let check = "that a majority of the nodes runs and that they reach each other";
+        OpenError::Unreachable { backend, address, check, source }
+    }
+
+    fn mismatch(&self, reason: String) -> OpenError {
+        let (backend, address) = (self.settings.replication.name(), self.settings.address());
+        OpenError::Mismatch { backend, address, reason }
+    }
+}

@@ -1,0 +1,181 @@
+//! The session: connections to the cluster, with every convenience off that could repeat a write.
+//!
+//! No retries, no speculative execution, nothing marked idempotent: a statement is sent once. A
+//! node whose connections are broken is passed over before anything is sent.
+//!
+//! Statements that write decide at SERIAL, over all datacenters, and commit at QUORUM. The driver
+//! would decide at LOCAL_SERIAL, where two datacenters may each find a winner.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use scylla::client::PoolSize;
+use scylla::client::execution_profile::ExecutionProfile;
+use scylla::client::session::Session;
+use scylla::client::session_builder::SessionBuilder;
+use scylla::errors::{
+    ConnectionError, ConnectionPoolError, ConnectionSetupRequestErrorKind, DbError, MetadataError,
+    NewSessionError,
+};
+use scylla::policies::load_balancing::DefaultPolicy;
+use scylla::policies::retry::FallthroughRetryPolicy;
+use scylla::statement::{Consistency, SerialConsistency};
+use tokio::time::timeout;
+
+use super::CassandraSettings;
+use crate::OpenError;
+
+/// How long a statement may take. A node gives up on its own before that (2 s by default), so
+/// what runs out is a node that does not answer at all.
+pub(super) const REQUEST: Duration = Duration::from_secs(3);
+
+/// How long the first contact may take, all nodes together.
+const OPENING: Duration = Duration::from_secs(15);
+
+/// How long one connection may take.
+const CONNECTING: Duration = Duration::from_secs(3);
+
+/// A silent connection is asked this often whether it lives, and given up after as long again.
+const KEEPALIVE: Duration = Duration::from_secs(4);
+
+/// Connections to each node, so that one that breaks does not cut the node off.
+const CONNECTIONS: usize = 2;
+
+/// Connects to some node and learns of the others.
+pub(super) async fn connect(settings: &CassandraSettings) -> Result<Session, OpenError> {
+    let mut builder = SessionBuilder::new()
+        .known_nodes(&settings.hosts)
+        .default_execution_profile_handle(profile(settings).into_handle())
+        .connection_timeout(CONNECTING)
+        .hostname_resolution_timeout(Some(CONNECTING))
+        .metadata_request_clientside_timeout(REQUEST)
+        .keepalive_interval(KEEPALIVE)
+        .keepalive_timeout(KEEPALIVE)
+        .schema_agreement_timeout(OPENING)
+        .keyspaces_to_fetch([&settings.keyspace]);
+    if let Some(size) = std::num::NonZeroUsize::new(CONNECTIONS) {
+        builder = builder.pool_size(PoolSize::PerHost(size));
+    }
+    if let (Some(user), Some(password)) = (&settings.user, &settings.password) {
+        builder = builder.user(user, password);
+    }
+    if let Some(ca) = &settings.ca {
+        builder = builder.tls_context(Some(tls(ca)?));
+    }
+    let session = match timeout(OPENING, builder.build()).await {
+        Ok(Ok(session)) => session,
+        Ok(Err(error)) => return Err(not_connected(settings, error)),
+        Err(elapsed) => {
+            let (backend, address) = (settings.replication.name(), settings.address());
+            let check = "the addresses, and whether the port wants TLS";
+            return Err(OpenError::Unreachable { backend, address, check, source: elapsed.into() });
+        }
+    };
+    check_datacenter(settings, &session)?;
+    Ok(session)
+}
+
+/// How every statement is sent.
+pub(super) fn profile(settings: &CassandraSettings) -> ExecutionProfile {
+    // Any datacenter can serve: decisions span all of them anyway.
+    let mut nodes = DefaultPolicy::builder().token_aware(true).permit_dc_failover(true);
+    if let Some(datacenter) = &settings.datacenter {
+        nodes = nodes.prefer_datacenter(datacenter.clone());
+    }
+    ExecutionProfile::builder()
+        .consistency(Consistency::Quorum)
+        .serial_consistency(Some(SerialConsistency::Serial))
+        .request_timeout(Some(REQUEST))
+        .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
+        .speculative_execution_policy(None)
+        .load_balancing_policy(nodes.build())
+        .build()
+}
+
+/// TLS with the authorities in `ca`. Nodes are known by address, so certificates must name it.
+fn tls(ca: &Path) -> Result<Arc<ClientConfig>, OpenError> {
+    let failed = |source| OpenError::Io { path: ca.to_path_buf(), source };
+    let mut authorities = RootCertStore::empty();
+    let certificates = CertificateDer::pem_file_iter(ca).map_err(|error| failed(error.into()))?;
+    for certificate in certificates {
+        let certificate = certificate.map_err(|error| failed(error.into()))?;
+        authorities.add(certificate).map_err(|error| failed(error.into()))?;
+    }
+    if authorities.is_empty() {
+        return Err(failed("there is no certificate in it".into()));
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let versions =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = versions.map_err(|error| failed(error.into()))?;
+    Ok(Arc::new(config.with_root_certificates(authorities).with_no_client_auth()))
+}
+
+fn check_datacenter(settings: &CassandraSettings, session: &Session) -> Result<(), OpenError> {
+    let Some(wanted) = &settings.datacenter else { return Ok(()) };
+    let cluster = session.get_cluster_state();
+    let nodes = cluster.get_nodes_info().iter();
+    let mut known: Vec<&str> = nodes.filter_map(|node| node.datacenter.as_deref()).collect();
+    known.sort_unstable();
+    known.dedup();
+    if known.contains(&wanted.as_str()) {
+        return Ok(());
+    }
+    let source = format!("there is no datacenter {wanted:?}, there are {}", known.join(", "));
+    Err(OpenError::Refused {
+        backend: settings.replication.name(),
+        address: settings.address(),
+        check: "the option datacenter",
+        source: source.into(),
+    })
+}
+
+/// What stands in the way of a first connection, told by what the operator can do about it.
+fn not_connected(settings: &CassandraSettings, error: NewSessionError) -> OpenError {
+    let (backend, address) = (settings.replication.name(), settings.address());
+    let mut refusal = None;
+    if let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(
+        ConnectionPoolError::Broken { last_connection_error },
+    )) = &error
+    {
+        refusal = check_after(last_connection_error);
+    }
+    let unresolved = matches!(error, NewSessionError::FailedToResolveAnyHostname(_));
+    let source = error.into();
+    if let Some(check) = refusal {
+        return OpenError::Refused { backend, address, check, source };
+    }
+    let check = match unresolved {
+        true => "the host names",
+        false => "the addresses, that the nodes run, and whether they want TLS",
+    };
+    OpenError::Unreachable { backend, address, check, source }
+}
+
+/// What to check where a node answers and refuses.
+fn check_after(error: &ConnectionError) -> Option<&'static str> {
+    if let ConnectionError::IoError(error) = error {
+        let untrusted = error.kind() == std::io::ErrorKind::InvalidData;
+        return untrusted.then_some(
+            "the option ca: who signed the node's certificate, and that it names its address",
+        );
+    }
+    let ConnectionError::ConnectionSetupRequestError(setup) = error else { return None };
+    let denied = matches!(
+        setup.get_error(),
+        ConnectionSetupRequestErrorKind::MissingAuthentication
+            | ConnectionSetupRequestErrorKind::DbError(
+                DbError::AuthenticationError | DbError::Unauthorized,
+                _
+            )
+    );
+    if denied {
+        return Some("the user and the password in the URL");
+    }
+    let told = matches!(setup.get_error(), ConnectionSetupRequestErrorKind::DbError(..));
+    told.then_some("that it is Cassandra 4 or later, or ScyllaDB")
+}

@@ -1,0 +1,37 @@
+//! Which servers a run is to be tested with, and where they are.
+//!
+//! `WANE_TEST_BACKENDS` lists them, as `redis,cas1`. What is not listed is skipped and said so;
+//! what is listed must answer. `scripts/servers` starts them and tells their addresses.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+/// The settings under which the server `name` is reached, as `WANE_REDIS_URL`; none where the run
+/// does not list it.
+///
+/// # Panics
+///
+/// If it is listed and `scripts/servers` does not know where it is.
+pub(crate) fn settings_of(name: &str) -> Option<BTreeMap<String, String>> {
+    let listed = std::env::var("WANE_TEST_BACKENDS").unwrap_or_default();
+    if !listed.split(',').any(|listed| listed.trim() == name) {
+        println!("skipped: {name} is not in WANE_TEST_BACKENDS={listed:?}");
+        return None;
+    }
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/servers");
+    let told = Command::new(&scripts).args(["env", name]).output().expect("scripts/servers runs");
+    assert!(
+        told.status.success(),
+        "{name} is listed in WANE_TEST_BACKENDS and was not started: {}",
+        String::from_utf8_lossy(&told.stderr)
+    );
+    let told = String::from_utf8(told.stdout).expect("scripts/servers prints text");
+    Some(told.lines().filter_map(exported).collect())
+}
+
+/// The name and value of a line `export NAME='value'`.
+fn exported(line: &str) -> Option<(String, String)> {
+    let (name, value) = line.strip_prefix("export ")?.split_once('=')?;
+    Some((name.to_owned(), value.trim_matches('\'').to_owned()))
+}
