@@ -35,8 +35,16 @@ pub use clock_guard::{ClockGuarded, ServerClock, ServerTime};
 pub use open::OpenError;
 pub use url::StoreUrl;
 
+use std::time::Duration;
+
 use wane::clock::SharedClock;
 use wane::store::MemoryStore;
+
+/// How far the clock of a node may be off from its server's.
+pub const MAX_SKEW: Duration = Duration::from_millis(500);
+
+/// The same for DynamoDB, which tells whole seconds.
+pub const MAX_SKEW_DYNAMODB: Duration = Duration::from_secs(2);
 
 /// Opens the store that `url` names, after creating it where there is none.
 ///
@@ -44,6 +52,14 @@ use wane::store::MemoryStore;
 /// |---|---|
 /// | `mem:` | memory, gone with the process |
 /// | `file:DIRECTORY` | an embedded file |
+/// | `redis://USER:PASSWORD@HOST:PORT/DB?prefix=wane` | Redis or Valkey; `rediss:` with TLS, several hosts are a cluster |
+/// | `cas1://USER:PASSWORD@HOST,HOST/KEYSPACE?datacenter=dc1&ca=FILE` | Cassandra or ScyllaDB, one copy |
+/// | `cas3://..` | the same, two copies in dc1 and one in dc2 |
+/// | `dynamodb:///TABLE?endpoint=URL&region=NAME` | DynamoDB |
+///
+/// Stores on servers need a tokio runtime for as long as they live, and answer
+/// [`Unavailable`](wane::store::StoreError::Unavailable) while the clock of this node is off from the server's by more than
+/// [`MAX_SKEW`].
 pub async fn open(url: &str, clock: SharedClock) -> Result<AnyStore, OpenError> {
     let unknown = || OpenError::UnknownUrl { url: StoreUrl::without_secrets(url) };
     let (scheme, rest) = url.split_once(':').ok_or_else(unknown)?;
@@ -55,6 +71,55 @@ pub async fn open(url: &str, clock: SharedClock) -> Result<AnyStore, OpenError> 
         "file" if !rest.is_empty() => {
             file::FileStore::open_or_create_aside(rest.into(), clock).await.map(AnyStore::File)
         }
-        _ => Err(unknown()),
+        #[cfg(feature = "redis")]
+        "redis" | "rediss" => {
+            let settings = redis::RedisSettings::from_url(url)?;
+            let store = redis::RedisStore::connect(settings, SharedClock::clone(&clock)).await?;
+            guarded(store, "redis", MAX_SKEW, clock).await.map(AnyStore::Redis)
+        }
+        #[cfg(feature = "cassandra")]
+        "cas1" | "cas3" => {
+            let settings = cassandra::CassandraSettings::from_url(url)?;
+            let connected = cassandra::CassandraStore::connect(settings, SharedClock::clone(&clock));
+            let store = connected.await?;
+            let name = store.name();
+            guarded(store, name, MAX_SKEW, clock).await.map(AnyStore::Cassandra)
+        }
+        #[cfg(feature = "dynamodb")]
+        "dynamodb" => {
+            let settings = dynamodb::DynamodbSettings::from_url(url)?;
+            let store = dynamodb::DynamodbStore::connect(settings, SharedClock::clone(&clock));
+            guarded(store.await?, "dynamodb", MAX_SKEW_DYNAMODB, clock).await.map(AnyStore::Dynamodb)
+        }
+        _ => Err(not_built(scheme).unwrap_or_else(unknown)),
     }
+}
+
+/// A backend that exists, and that this build was made without.
+fn not_built(scheme: &str) -> Option<OpenError> {
+    let (backend, feature) = match scheme {
+        "file" if !cfg!(feature = "file") => ("file", "file"),
+        "redis" | "rediss" if !cfg!(feature = "redis") => ("redis", "redis"),
+        "cas1" | "cas3" if !cfg!(feature = "cassandra") => ("cassandra", "cassandra"),
+        "dynamodb" if !cfg!(feature = "dynamodb") => ("dynamodb", "aws"),
+        _ => return None,
+    };
+    Some(OpenError::NotBuilt { backend, feature })
+}
+
+/// Puts the guard of the clock in front of a store on a server.
+#[cfg(any(feature = "redis", feature = "cassandra", feature = "dynamodb"))]
+async fn guarded<S: ServerClock>(
+    store: S,
+    backend: &'static str,
+    max_skew: Duration,
+    clock: SharedClock,
+) -> Result<ClockGuarded<S>, OpenError> {
+    let begun = ClockGuarded::begin(store, backend, max_skew, clock).await;
+    begun.map_err(|source| OpenError::Unreachable {
+        backend,
+        address: "its server".to_owned(),
+        check: "that the server can be asked for its time",
+        source: source.into(),
+    })
 }

@@ -18,10 +18,13 @@ use crate::http::{admin_routes, main_routes, router};
 use crate::listen::{ListenError, ListenLimits, Listener, TlsFiles};
 use crate::settings::Settings;
 use crate::shutdown::asked_to_stop;
-use crate::wiring::Services;
+use crate::wiring::{Services, WiringError};
 
-/// How often a store that is in use is tried again under `--wait`.
+/// How often a store that is in use or does not answer is tried again under `--wait`.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
+
+/// How often that is said.
+const SAY_AGAIN: Duration = Duration::from_secs(10);
 
 /// Why the server did not start, or ended before it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -30,14 +33,18 @@ const TRY_AGAIN: Duration = Duration::from_millis(500);
 pub enum ServeError {
     /// The store does not open.
     #[error(transparent)]
-    Open(OpenError),
+    Open(WiringError),
 
     /// Another server has the store.
     #[error(
         "{in_use}; or start with --wait to take over when it ends, or name another directory \
          with --data"
     )]
-    InUse { in_use: OpenError },
+    InUse { in_use: WiringError },
+
+    /// The store's server does not answer.
+    #[error("{unreachable}; or start with --wait to begin once it answers")]
+    Unreachable { unreachable: WiringError },
 
     /// A key file or the store's settings cannot be used.
     #[error(transparent)]
@@ -115,19 +122,32 @@ fn tls(settings: &Settings) -> Option<TlsFiles> {
     })
 }
 
-/// Opens the store; under `--wait`, as soon as nobody else has it open.
+/// Opens the store; under `--wait`, as soon as nobody else has it open and its server answers.
 async fn open(settings: &Settings, clock: &SharedClock) -> Result<Services, ServeError> {
+    let began = clock.monotonic();
+    let mut said = None;
     loop {
-        let (url, deadline) = (settings.store_url(), settings.store_deadline_ms);
-        let opened = Services::open(&url, deadline, Arc::clone(clock)).await;
-        match opened {
-            Err(OpenError::InUse { path }) if settings.wait => {
-                tracing::info!(path = %path.display(), "the store is in use; waiting");
-                clock.sleep(TRY_AGAIN).await;
+        let error = match Services::open(settings, Arc::clone(clock)).await {
+            Ok(services) => return Ok(services),
+            Err(error) => error,
+        };
+        let lasting = match error {
+            WiringError::Open(OpenError::InUse { .. }) if !settings.wait => {
+                return Err(ServeError::InUse { in_use: error });
             }
-            Err(in_use @ OpenError::InUse { .. }) => return Err(ServeError::InUse { in_use }),
-            opened => return opened.map_err(ServeError::Open),
+            WiringError::Open(OpenError::Unreachable { .. }) if !settings.wait => {
+                return Err(ServeError::Unreachable { unreachable: error });
+            }
+            WiringError::Open(OpenError::InUse { .. } | OpenError::Unreachable { .. }) => error,
+            WiringError::Open(_) | WiringError::Spread(_) => return Err(ServeError::Open(error)),
+        };
+        let now = clock.monotonic();
+        if said.is_none_or(|said| now.saturating_sub(said) >= SAY_AGAIN) {
+            let waited = now.saturating_sub(began).as_secs();
+            tracing::info!(waited_seconds = waited, "waiting for the store: {lasting}");
+            said = Some(now);
         }
+        clock.sleep(TRY_AGAIN).await;
     }
 }
 

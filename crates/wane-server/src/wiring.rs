@@ -8,19 +8,44 @@ use wane::clock::SharedClock;
 use wane::services::app_ttl::{AppTtl, AppTtlStorage};
 use wane::services::apps::Apps;
 use wane::services::backup::{Backup, BackupError};
-use wane::store::{DeadlineStore, ObservedStore, WatchedStore, prometheus_text};
+use wane::store::{
+    CacheSettings, CachedStore, DeadlineStore, ObservedStore, SpreadError, SpreadStore,
+    WatchedStore, prometheus_text,
+};
 use wane_backends::{AnyStore, OpenError};
 
 use crate::http::{Limiters, RequestMetrics};
 use crate::listen::Connections;
+use crate::settings::Settings;
 use crate::shutdown::Closing;
 
-/// Watches see what was applied, and are told what nobody heard of in time; observation is next to
-/// the backend, to time it alone.
-type ServedStore = WatchedStore<DeadlineStore<ObservedStore<AnyStore>>>;
+/// Observation is next to the backend, to time it alone; a merged read of many buckets is one call
+/// to the deadline; what the cache answers waits for nobody.
+type CachedReads = CachedStore<DeadlineStore<SpreadStore<ObservedStore<AnyStore>>>>;
+
+/// Watches see what was applied, and are told what nobody heard of in time.
+type ServedStore = WatchedStore<CachedReads>;
+
+/// How often each node counts anew what an app holds, where other nodes write too.
+const RECOUNT: Duration = Duration::from_secs(300);
 
 /// The storage of one application, as HTTP uses it.
 pub(crate) type AppStorage = AppTtlStorage<ServedStore>;
+
+/// The same for plain reads.
+pub(crate) type AppReads = AppTtlStorage<CachedReads>;
+
+/// Why the services could not be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum WiringError {
+    /// The store does not open.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+
+    /// The store opens, and its records lie otherwise.
+    #[error("{0} (WANE_SPREAD_BUCKETS)")]
+    Spread(#[from] SpreadError),
+}
 
 /// Everything that answers requests. A clone is a second handle, and one reference count: each
 /// request makes several.
@@ -32,12 +57,17 @@ pub struct Services(Arc<Parts>);
 pub struct Parts {
     pub(crate) clock: SharedClock,
     pub(crate) app_ttl: AppTtl<ServedStore>,
+    /// The same storage for plain reads, which may come from the cache.
+    pub(crate) app_ttl_reads: AppTtl<CachedReads>,
     pub(crate) apps: Apps<ServedStore>,
     pub(crate) limiters: Limiters,
     pub(crate) requests: RequestMetrics,
     pub(crate) closing: Closing,
     observed: ObservedStore<AnyStore>,
     store: ServedStore,
+    cached: CachedReads,
+    /// Whether other processes write to the same store.
+    pub(crate) is_shared: bool,
     backend: &'static str,
     connections: OnceLock<Connections>,
 }
@@ -51,26 +81,32 @@ impl Deref for Services {
 }
 
 impl Services {
-    /// Opens the store that `url` names and puts the services on top. No call waits for the store
-    /// beyond `deadline`.
-    pub async fn open(
-        url: &str,
-        deadline: Duration,
-        clock: SharedClock,
-    ) -> Result<Self, OpenError> {
-        let backend = wane_backends::open(url, Arc::clone(&clock)).await?;
+    /// Opens the store that the settings name and puts the services on top.
+    pub async fn open(settings: &Settings, clock: SharedClock) -> Result<Self, WiringError> {
+        let backend = wane_backends::open(&settings.store_url(), Arc::clone(&clock)).await?;
         let name = backend.name();
         let observed = ObservedStore::new(backend, name, Arc::clone(&clock));
-        let in_time = DeadlineStore::new(observed.clone(), name, deadline, Arc::clone(&clock));
-        let store = WatchedStore::new(in_time, Arc::clone(&clock));
+        let spread = SpreadStore::open(observed.clone(), settings.buckets()).await?;
+        let deadline = settings.store_deadline_ms;
+        let in_time = DeadlineStore::new(spread, name, deadline, Arc::clone(&clock));
+        let is_shared = settings.storage.is_shared();
+        let cached = CachedStore::new(in_time, cache(settings), Arc::clone(&clock));
+        let store = WatchedStore::new(cached.uncached(), Arc::clone(&clock));
+        let app_ttl = match is_shared {
+            true => AppTtl::recounting(store.clone(), Arc::clone(&clock), RECOUNT),
+            false => AppTtl::new(store.clone(), Arc::clone(&clock)),
+        };
         Ok(Self(Arc::new(Parts {
-            app_ttl: AppTtl::new(store.clone(), Arc::clone(&clock)),
+            app_ttl,
+            app_ttl_reads: AppTtl::new(cached.clone(), Arc::clone(&clock)),
             apps: Apps::new(store.clone(), Arc::clone(&clock)),
             limiters: Limiters::default(),
             requests: RequestMetrics::of(&clock),
             closing: Closing::default(),
             observed,
             store,
+            cached,
+            is_shared,
             backend: name,
             connections: OnceLock::new(),
             clock,
@@ -92,6 +128,7 @@ impl Services {
     pub(crate) fn metrics_text(&self) -> String {
         let mut text = prometheus_text(&[self.observed.metrics()]);
         text += &self.requests.prometheus_text();
+        text += &self.cache_text();
         if let Some(connections) = self.connections.get() {
             text += &format!(
                 "# HELP wane_connections Connections that are open.\n\
@@ -110,6 +147,29 @@ impl Services {
         }
         text
     }
+
+    /// What was counted of the cache; nothing where there is none.
+    fn cache_text(&self) -> String {
+        let Some(stats) = self.cached.stats() else { return String::new() };
+        format!(
+            "# HELP wane_cache_reads_total Records that were asked for.\n\
+             # TYPE wane_cache_reads_total counter\n\
+             wane_cache_reads_total{{answered_by=\"cache\"}} {}\n\
+             wane_cache_reads_total{{answered_by=\"store\"}} {}\n\
+             # HELP wane_cache_bytes Memory that cached records take.\n\
+             # TYPE wane_cache_bytes gauge\n\
+             wane_cache_bytes {}\n",
+            stats.hits, stats.misses, stats.bytes
+        )
+    }
+}
+
+/// The cache that the settings ask for. A store of one process needs none.
+fn cache(settings: &Settings) -> Option<CacheSettings> {
+    settings.storage.is_shared().then(|| CacheSettings {
+        max_stale: settings.cache_max_stale_ms,
+        max_bytes: settings.cache_bytes as u64,
+    })
 }
 
 #[cfg(test)]
@@ -122,8 +182,12 @@ mod tests {
     /// The answer of a store on disk to a batch that takes it many milliseconds.
     async fn write_within(deadline: Duration) -> Result<Vec<Outcome>, StoreError> {
         let directory = tempfile::tempdir().unwrap();
-        let url = format!("file:{}", directory.path().display());
-        let services = Services::open(&url, deadline, SystemClock::shared()).await.unwrap();
+        let settings = Settings {
+            data: directory.path().to_path_buf(),
+            store_deadline_ms: deadline,
+            ..Settings::default()
+        };
+        let services = Services::open(&settings, SystemClock::shared()).await.unwrap();
         let value = Value::new(vec![7; wane::store::MAX_VALUE]).unwrap();
         let write = |number: u8| {
             let key = Key::new(b"tests", &[number]).unwrap();

@@ -17,6 +17,7 @@ mod problem;
 mod rules;
 mod setting;
 mod sources;
+mod store;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -31,7 +32,10 @@ pub use problem::{Origin, Problem, SettingsError};
 pub use rules::broken_rules;
 pub use setting::{Form, Initial, Setting};
 pub use sources::{CLIENT_VARIABLES, ServeFlags};
-pub use value::{LogFilter, LogFormat, PublicUrl, Region, Storage};
+pub use store::SPREAD;
+pub use value::{
+    Hosts, LogFilter, LogFormat, PublicUrl, RedisUrl, Region, Secret, Storage, TableName, Word,
+};
 
 use setting::Initial::{Is, Unset};
 
@@ -87,6 +91,42 @@ setting::settings! {
     /// How long a call waits for the store; then a read is unavailable and the outcome of a write unknown.
     store_deadline_ms: Duration = Is("5000"), within 1..=LONGEST_MS;
 
+    /// The Redis server, or several of a cluster, for the storage redis.
+    redis_url: RedisUrl = Is("redis://127.0.0.1:6379");
+
+    /// The nodes to begin with, for the storages cas1 and cas3; the others are found.
+    cassandra_hosts: Hosts = Is("127.0.0.1:9042");
+
+    /// The keyspace that holds the tables.
+    cassandra_keyspace: TableName = Is("wane");
+
+    /// The user, where Cassandra asks for one.
+    cassandra_user: Option<Word> = Unset("no password is sent");
+
+    /// The password of the user.
+    cassandra_password: Option<Secret> = Unset("no password is sent");
+
+    /// The datacenter whose nodes are asked first.
+    cassandra_datacenter: Option<Word> = Unset("all alike");
+
+    /// The authorities that sign the certificates of nodes, in PEM. With it connections are TLS.
+    cassandra_ca: Option<PathBuf> = Unset("no TLS");
+
+    /// The table, for the storage dynamodb. Region and credentials come from AWS_* as usual.
+    dynamodb_table: TableName = Is("wane");
+
+    /// Where DynamoDB is, for local use.
+    dynamodb_endpoint: Option<PublicUrl> = Unset("as the region says");
+
+    /// Partitions over which independent keys of one app are spread. Recorded in the store.
+    spread_buckets: Option<usize> = Unset("256 on cas1, cas3 and dynamodb; 1 elsewhere"), within 1..=65_535;
+
+    /// Memory for records read from a shared store.
+    cache_bytes: usize = Is("67108864"), within 1..=1_099_511_627_776;
+
+    /// How old a record from that memory may be; 0 keeps nothing.
+    cache_max_stale_ms: Duration = Is("0"), within 0..=LONGEST_MS;
+
     /// How log lines are written: for people or for programs.
     log_format: LogFormat = Is("text");
 
@@ -123,15 +163,6 @@ impl Settings {
             Ok(Loaded { settings, origins })
         } else {
             Err(SettingsError { problems })
-        }
-    }
-
-    /// The store as [`wane_backends::open`] wants it named.
-    #[must_use]
-    pub fn store_url(&self) -> String {
-        match self.storage {
-            Storage::Mem => "mem:".to_owned(),
-            Storage::File => format!("file:{}", self.data.display()),
         }
     }
 

@@ -1,5 +1,6 @@
 //! What settings hold: addresses, paths, numbers, choices, each with what is legal.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,28 +17,27 @@ pub enum Storage {
     Mem,
     /// An embedded file.
     File,
+    /// Redis or Valkey.
+    Redis,
+    /// Cassandra or Scylla, one copy of each record.
+    Cas1,
+    /// Cassandra or Scylla, two copies in dc1 and one in dc2.
+    Cas3,
+    /// Amazon DynamoDB.
+    Dynamodb,
 }
-
-/// Backends that are designed, but not part of this version.
-const LATER: [&str; 4] = ["redis", "cas1", "cas3", "dynamodb"];
 
 impl Value for Storage {
     const FORM: Form = Form::Text;
     const NAME: &'static str = "BACKEND";
 
     fn legal(_: &Setting) -> String {
-        "mem or file".to_owned()
+        Self::ALL.map(Self::name).join(", ")
     }
 
     fn parse(text: &str, setting: &Setting) -> Result<Self, String> {
-        match text {
-            "mem" => Ok(Self::Mem),
-            "file" => Ok(Self::File),
-            _ if LATER.contains(&text) => {
-                Err(format!("{text} is not built into this version yet; {}", give::<Self>(setting)))
-            }
-            _ => Err(give::<Self>(setting)),
-        }
+        let named = Self::ALL.into_iter().find(|storage| storage.name() == text);
+        named.ok_or_else(|| give::<Self>(setting))
     }
 
     fn write(&self) -> Option<String> {
@@ -46,14 +46,103 @@ impl Value for Storage {
 }
 
 impl Storage {
+    const ALL: [Self; 6] =
+        [Self::Mem, Self::File, Self::Redis, Self::Cas1, Self::Cas3, Self::Dynamodb];
+
     /// The name, as it is given.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Mem => "mem",
             Self::File => "file",
+            Self::Redis => "redis",
+            Self::Cas1 => "cas1",
+            Self::Cas3 => "cas3",
+            Self::Dynamodb => "dynamodb",
         }
     }
+
+    /// Whether other processes may write to the same store.
+    #[must_use]
+    pub fn is_shared(self) -> bool {
+        !matches!(self, Self::Mem | Self::File)
+    }
+}
+
+/// Declares a setting that is text of one kind.
+macro_rules! text {
+    ($(#[doc = $why:literal])+ $type:ident, $name:literal, $legal:literal, $check:expr $(, secret $secret:literal)?) => {
+        $(#[doc = $why])+
+        #[derive(Clone, PartialEq, Eq)]
+        pub struct $type(String);
+
+        impl $type {
+            /// The text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(if Self::SECRET { ".." } else { &self.0 })
+            }
+        }
+
+        impl Value for $type {
+            const FORM: Form = Form::Text;
+            const NAME: &'static str = $name;
+            $(const SECRET: bool = $secret;)?
+
+            fn legal(_: &Setting) -> String {
+                $legal.to_owned()
+            }
+
+            fn parse(text: &str, setting: &Setting) -> Result<Self, String> {
+                let check: fn(&str) -> bool = $check;
+                if check(text) { Ok(Self(text.to_owned())) } else { Err(give::<Self>(setting)) }
+            }
+
+            fn write(&self) -> Option<String> {
+                Some(self.0.clone())
+            }
+        }
+    };
+}
+
+text! {
+    /// Where Redis is. It may hold a password.
+    RedisUrl, "URL", "redis://USER:PASSWORD@HOST:PORT/DB, or rediss:// for TLS; several hosts with commas are a cluster",
+    |text| ["redis://", "rediss://"].iter().any(|scheme| text.starts_with(scheme)), secret true
+}
+
+text! {
+    /// Addresses of servers.
+    Hosts, "HOSTS", "HOST or HOST:PORT, with commas between several",
+    |text| text.split(',').all(|host| !host.trim().is_empty() && !host.contains(['/', '@', '?']))
+}
+
+text! {
+    /// The name of a table or keyspace.
+    TableName, "NAME", "1 to 48 of a-z, 0-9 and _, with a letter first",
+    |text| {
+        (1..=48).contains(&text.len())
+            && text.starts_with(|first: char| first.is_ascii_lowercase())
+            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+    }
+}
+
+text! {
+    /// A name that another program gave.
+    Word, "NAME", "1 to 255 characters, none of them a control character",
+    |text| (1..=255).contains(&text.len()) && !text.contains(char::is_control)
+}
+
+text! {
+    /// What must not be seen.
+    Secret, "SECRET", "1 to 1,024 characters",
+    |text| (1..=1_024).contains(&text.len()), secret true
 }
 
 /// How log lines are written.

@@ -7,11 +7,14 @@ mod client;
 mod connection;
 mod disk_full;
 mod http;
+#[path = "../../../wane-backends/tests/it/harness/listed.rs"]
+mod listed;
 mod listen;
 mod openapi;
 mod readme;
 mod restart;
 mod server;
+mod shared;
 mod steady;
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

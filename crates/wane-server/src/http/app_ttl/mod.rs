@@ -22,7 +22,7 @@ use super::described::{Choosing, OfApp, Reading, Refusing};
 use super::path::LastSegment;
 use super::problem::{Code, Problem};
 use super::query::Parameters;
-use crate::wiring::{AppStorage, Services};
+use crate::wiring::{AppReads, AppStorage, Services};
 
 const OCTETS: &str = "application/octet-stream";
 
@@ -30,6 +30,11 @@ impl Services {
     /// The storage of the calling application.
     fn storage(&self, caller: &Caller) -> AppStorage {
         self.app_ttl.of(caller.app.id, caller.app.limits.quota())
+    }
+
+    /// The same storage for plain reads, which may be as old as the operator allows.
+    fn reads(&self, caller: &Caller) -> AppReads {
+        self.app_ttl_reads.of(caller.app.id, caller.app.limits.quota())
     }
 }
 
@@ -47,7 +52,7 @@ pub(super) async fn get(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let form = Form::wanted(&headers)?;
-    let entry = services.storage(&caller).ttl_get(&key).await?.ok_or_else(Problem::absent)?;
+    let entry = services.reads(&caller).ttl_get(&key).await?.ok_or_else(Problem::absent)?;
     Ok(match form {
         Form::Json => Json(EntryBody::from(&entry)).into_response(),
         Form::Octets => ([(CONTENT_TYPE, OCTETS)], entry.value.into_bytes()).into_response(),

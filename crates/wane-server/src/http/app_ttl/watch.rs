@@ -17,7 +17,7 @@ use super::bodies::{CurrentBody, key_text};
 use crate::http::caller::Caller;
 use crate::http::described::OfApp;
 use crate::http::limiters::Watching;
-use crate::http::problem::Problem;
+use crate::http::problem::{Code, Problem};
 use crate::http::query::Parameters;
 use crate::http::taken::Lasting;
 use crate::wiring::Services;
@@ -54,6 +54,11 @@ pub(crate) async fn watch(
 ) -> Result<(Lasting, Sse<impl Stream<Item = Result<Event, Infallible>>>), Problem> {
     let query = Parameters::of(&uri, &["prefix"])?;
     let from = last_event_id(&headers)?;
+    if services.is_shared {
+        let detail = "this server's store is shared with other processes, whose changes it does \
+                      not see; read the keys in question, or watch on storage mem or file";
+        return Err(Problem::new(Code::InvalidRequest, detail));
+    }
     let one = services.limiters.admit_watch(&caller.app)?;
     let watch =
         services.storage(&caller).watch(query.get("prefix").unwrap_or_default(), from).await?;

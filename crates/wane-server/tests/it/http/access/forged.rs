@@ -8,6 +8,7 @@ use wane::clock::SystemClock;
 use wane_server::first_start::make_keys;
 use wane_server::http::{Access, Route, admin_routes, main_routes, router};
 use wane_server::listen::{ListenLimits, Listener};
+use wane_server::settings::{Settings, Storage};
 use wane_server::wiring::Services;
 
 use super::Site;
@@ -40,8 +41,8 @@ impl Forged {
         };
         let site = runtime.block_on(async {
             let services = {
-                let deadline = std::time::Duration::from_secs(5);
-                Services::open("mem:", deadline, Arc::clone(&clock)).await.unwrap()
+                let settings = Settings { storage: Storage::Mem, ..Settings::default() };
+                Services::open(&settings, Arc::clone(&clock)).await.unwrap()
             };
             make_keys(&services, data.path()).await.unwrap();
             let admin_key = std::fs::read_to_string(data.path().join("admin.key")).unwrap();
