@@ -5,7 +5,7 @@
 //!                              |
 //! contract              store::Store
 //!                              |
-//! wrappers        watched -> deadline -> observed -> spread -> faulty (tests)
+//! wrappers        watched -> deadline -> observed -> cached -> spread -> faulty (tests)
 //!                              |
 //! backends   memory (here)   file, redis, cassandra, dynamodb (wane-backends)
 //! ```

@@ -36,6 +36,14 @@ impl<const N: usize> InlineBytes<N> {
         Self::Here { len: len as u8, bytes }
     }
 
+    /// Bytes that the string takes outside of itself.
+    pub(super) fn bytes_outside(&self) -> usize {
+        match self {
+            Self::Here { .. } => 0,
+            Self::Heap(bytes) => bytes.len(),
+        }
+    }
+
     pub(super) fn as_slice(&self) -> &[u8] {
         match self {
             Self::Here { len, bytes } => &bytes[..usize::from(*len)],

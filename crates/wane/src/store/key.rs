@@ -109,6 +109,11 @@ impl Key {
         self.joined().len()
     }
 
+    /// Bytes that the key takes outside of itself.
+    pub(super) fn bytes_outside(&self) -> usize {
+        self.bytes.bytes_outside()
+    }
+
     /// The key under which a backend holds this one in a bucket.
     pub(super) fn in_bucket(&self, bucket: u16) -> Self {
         let bucket = bucket.to_be_bytes();

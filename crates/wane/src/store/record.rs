@@ -61,6 +61,14 @@ impl Value {
         }
     }
 
+    /// The same value with memory of its own, which a clone shares with whoever made the value.
+    pub(super) fn copied(&self) -> Self {
+        match &self.0 {
+            Repr::Here { .. } => self.clone(),
+            Repr::Shared(bytes) => Self(Repr::Shared(Bytes::copy_from_slice(bytes))),
+        }
+    }
+
     /// Bytes that the value takes outside of itself.
     pub(super) fn bytes_outside(&self) -> usize {
         match &self.0 {

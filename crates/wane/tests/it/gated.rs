@@ -13,6 +13,8 @@ use wane::store::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gate {
     Open,
+    /// Lets other tasks run before and after a call takes effect.
+    GiveWay,
     HoldBefore,
     HoldAfter,
     HoldPages,
@@ -41,8 +43,16 @@ impl<S: Store> GatedStore<S> {
         gate.wait_for(|gate| *gate != held).await.expect("the sender is in this store");
     }
 
+    async fn give_way(&self) {
+        if *self.gate.borrow() == Gate::GiveWay {
+            tokio::task::yield_now().await;
+        }
+    }
+
     async fn answer<T>(&self, request: impl Future<Output = T> + Send) -> T {
+        self.give_way().await;
         let answer = request.await;
+        self.give_way().await;
         self.pass_unless(Gate::HoldReads).await;
         answer
     }
@@ -57,7 +67,9 @@ impl<S: Store> GatedStore<S> {
         if gate == Gate::LoseRequest {
             return Err(lost());
         }
+        self.give_way().await;
         let result = request.await;
+        self.give_way().await;
         if gate == Gate::LoseAnswer {
             return result.and(Err(lost()));
         }

@@ -2,6 +2,7 @@
 
 mod app_ttl;
 mod apps;
+mod cached;
 mod conformance;
 mod deadline;
 mod differential;
