@@ -119,7 +119,7 @@ pub fn encode_key(key: &Key) -> Vec<u8> {
 
 /// The bytes with which every key of a partition begins, and no other key.
 pub(super) fn partition_prefix(partition: &[u8]) -> Vec<u8> {
-    // A partition has 1,024 bytes at most.
+    // A partition has 1,026 bytes at most, with the bucket that a spread appends.
     let len = partition.len() as u16;
     [&len.to_be_bytes(), partition].concat()
 }
@@ -129,7 +129,7 @@ pub fn decode_key(bytes: &[u8]) -> Result<Key, FormatError> {
     let (len, rest) = bytes.split_first_chunk().ok_or(FormatError::Short)?;
     let len = usize::from(u16::from_be_bytes(*len));
     let (partition, clustering) = rest.split_at_checked(len).ok_or(FormatError::Short)?;
-    Key::new(partition, clustering).map_err(|_| FormatError::Impossible("key"))
+    Key::stored(partition, clustering).map_err(|_| FormatError::Impossible("key"))
 }
 
 /// The expiry index's entry for the key stored as `key`, due at `instant`.
@@ -291,7 +291,9 @@ mod tests {
         assert_eq!(decode_key(b"\x00"), Err(FormatError::Short));
         assert_eq!(decode_key(b"\x00\x05apps"), Err(FormatError::Short));
         assert_eq!(decode_key(b"\x00\x00row"), Err(FormatError::Impossible("key")));
-        let long = [&[4, 1][..], &[1; 1_025]].concat();
+        let longest = [&[4, 2][..], &[1; 1_026]].concat();
+        assert_eq!(decode_key(&longest).map(|key| encode_key(&key)), Ok(longest));
+        let long = [&[4, 3][..], &[1; 1_027]].concat();
         assert_eq!(decode_key(&long), Err(FormatError::Impossible("key")));
     }
 }
