@@ -28,6 +28,8 @@ mod clock_guard;
 #[cfg(feature = "file")]
 pub mod file;
 mod open;
+#[cfg(feature = "redis")]
+pub mod redis;
 mod url;
 
 pub use any::{AnyScanCursor, AnyStore};

@@ -16,5 +16,13 @@ mod placing;
 mod power_cut;
 mod proof;
 mod proxy;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(feature = "redis")]
+mod redis_cluster;
+#[cfg(feature = "redis")]
+mod redis_faults;
+#[cfg(feature = "redis")]
+mod redis_opening;
 mod second_process;
 mod tidying;

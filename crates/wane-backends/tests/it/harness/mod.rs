@@ -5,3 +5,10 @@ pub(crate) mod any;
 pub(crate) mod cassandra;
 pub(crate) mod file;
 pub(crate) mod listed;
+#[cfg(feature = "redis")]
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
+#[cfg(feature = "redis")]
+pub(crate) mod redis_proxy;
+#[cfg(feature = "redis")]
+pub(crate) mod redis_server;

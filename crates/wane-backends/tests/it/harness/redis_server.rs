@@ -1,0 +1,92 @@
+//! A redis-server of a test's own: to be restarted, broken, or made a cluster of.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use redis::{Client, Connection};
+use tempfile::TempDir;
+
+/// A server of a test's own, ended with it.
+pub(crate) struct Server {
+    directory: TempDir,
+    port: u16,
+    options: Vec<String>,
+    process: Option<Child>,
+}
+
+impl Server {
+    /// A server that syncs what it acknowledges, with further options.
+    pub(crate) fn start(options: &[&str]) -> Self {
+        let free = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let port = free.local_addr().expect("its number").port();
+        drop(free);
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let options = options.iter().map(|&option| option.to_owned()).collect();
+        let mut server = Self { directory, port, options, process: None };
+        server.restart();
+        server
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn connection(&self) -> Connection {
+        let client = Client::open(self.url()).expect("a legal URL");
+        client.get_connection().expect("the server answers")
+    }
+
+    /// Ends the process as a crash would.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().expect("it can be killed");
+            process.wait().expect("it ends");
+        }
+    }
+
+    /// Starts the process, again over what it has stored, and waits until it answers.
+    pub(crate) fn restart(&mut self) {
+        self.kill();
+        let process = Command::new("redis-server")
+            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", ""])
+            .args(["--appendonly", "yes", "--appendfsync", "always", "--dir"])
+            .arg(self.directory.path())
+            .args(&self.options)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server is installed where redis is listed");
+        self.process = Some(process);
+        for _ in 0..500 {
+            if self.answers() {
+                return;
+            }
+            pause(Duration::from_millis(10));
+        }
+        panic!("redis-server on port {} does not answer", self.port);
+    }
+
+    fn answers(&self) -> bool {
+        let Ok(mut connection) = Client::open(self.url()).and_then(|c| c.get_connection()) else {
+            return false;
+        };
+        let pong: Result<redis::Value, _> = redis::cmd("PING").query(&mut connection);
+        // One that wants a password answers too.
+        pong.map_or_else(|error| error.code() == Some("NOAUTH"), |_| true)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "nothing else runs while a server starts")]
+fn pause(duration: Duration) {
+    std::thread::sleep(duration);
+}
