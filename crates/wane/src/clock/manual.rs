@@ -12,7 +12,7 @@ use super::{Clock, Sleep};
 use crate::store::Timestamp;
 
 /// Where the machine's clock of a new [`ManualClock`] stands: 2001-09-09, a second with a name.
-const EPOCH: u64 = 1_000_000_000 * 1_000_000_000;
+const EPOCH: Timestamp = Timestamp::from_unix_millis(1_000_000_000_000);
 
 /// A [`Clock`] that a test moves by hand.
 ///
@@ -21,6 +21,8 @@ const EPOCH: u64 = 1_000_000_000 * 1_000_000_000;
 #[derive(Debug)]
 pub struct ManualClock {
     shared: Arc<Shared>,
+    /// What the machine's clock showed at first, in nanoseconds.
+    epoch: u64,
     time: SteadyTime,
 }
 
@@ -35,13 +37,21 @@ struct Shared {
 impl ManualClock {
     /// A clock that stands still, with a seed for its randomness.
     pub fn seeded(seed: u64) -> Arc<Self> {
+        Self::starting_at(EPOCH, seed)
+    }
+
+    /// The same, from another time on: servers that clean up by their own clock remove at once
+    /// what expired long ago by theirs.
+    pub fn starting_at(start: Timestamp, seed: u64) -> Arc<Self> {
         let shared = Shared {
             elapsed: AtomicU64::new(0),
             set_back: AtomicU64::new(0),
             chance: AtomicU64::new(seed),
             sleepers: Mutex::default(),
         };
-        Arc::new(Self { shared: Arc::new(shared), time: SteadyTime::anchored(0, EPOCH) })
+        let epoch = start.as_unix_millis().saturating_mul(1_000_000);
+        let time = SteadyTime::anchored(0, epoch);
+        Arc::new(Self { shared: Arc::new(shared), epoch, time })
     }
 
     /// Lets `duration` pass and wakes whoever slept until then.
@@ -67,7 +77,7 @@ impl ManualClock {
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         // Derived from what had elapsed, so that a move in between cannot set the two apart.
-        let machine = |elapsed| EPOCH + elapsed - self.shared.set_back.load(Ordering::SeqCst);
+        let machine = |elapsed| self.epoch + elapsed - self.shared.set_back.load(Ordering::SeqCst);
         Timestamp::from_unix_millis(self.time.now(|| self.elapsed(), machine) / 1_000_000)
     }
 
