@@ -25,6 +25,8 @@ mod any;
 #[cfg(feature = "cassandra")]
 pub mod cassandra;
 mod clock_guard;
+#[cfg(feature = "dynamodb")]
+pub mod dynamodb;
 #[cfg(feature = "file")]
 pub mod file;
 mod open;

@@ -8,6 +8,8 @@ mod conformance;
 mod controls;
 mod disk_faults;
 mod dropped_writes;
+#[cfg(feature = "dynamodb")]
+mod dynamodb;
 mod full_disk;
 mod harness;
 mod kill;

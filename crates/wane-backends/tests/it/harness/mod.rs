@@ -3,6 +3,8 @@
 pub(crate) mod any;
 #[cfg(feature = "cassandra")]
 pub(crate) mod cassandra;
+#[cfg(feature = "dynamodb")]
+pub(crate) mod dynamodb;
 pub(crate) mod file;
 pub(crate) mod listed;
 #[cfg(feature = "redis")]

@@ -1,0 +1,152 @@
+//! Failures: what an answer that is no success says of the request.
+//!
+//! Three questions decide everything: was the condition refused, was nothing applied for certain,
+//! may the same request pass later. A request that was never sent and an error of DynamoDB with a
+//! status of 4xx applied nothing. Whatever else went wrong after sending (no answer in time, a
+//! connection that broke, a status of 5xx, an answer that cannot be read) leaves that open.
+
+use std::error::Error;
+
+use aws_credential_types::provider::error::CredentialsError;
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::operation::put_item::PutItemError;
+use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
+use hyper_util::client::legacy::Error as HttpError;
+
+use super::item::Item;
+
+/// Codes that ask for less at once. Nothing was applied.
+const THROTTLED: [&str; 4] = [
+    "ProvisionedThroughputExceededException",
+    "RequestLimitExceeded",
+    "ThrottlingException",
+    "Throttling",
+];
+
+/// Codes by which DynamoDB refuses the caller, whatever is asked.
+const DENIED: [&str; 8] = [
+    "AccessDeniedException",
+    "ExpiredTokenException",
+    "IncompleteSignature",
+    "InvalidSignatureException",
+    "MissingAuthenticationTokenException",
+    "NotAuthorized",
+    "OptInRequired",
+    "UnrecognizedClientException",
+];
+
+/// What is known of a request that did not succeed.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) kind: Kind,
+    /// What went wrong, in one line.
+    pub(super) reason: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Nobody was reached. Nothing was applied.
+    Unsent,
+    /// DynamoDB wants less at once. Nothing was applied.
+    Throttled,
+    /// DynamoDB does not serve this caller. Nothing was applied.
+    Denied,
+    /// DynamoDB refused the request as it is. Nothing was applied.
+    Rejected,
+    /// It was sent, and what became of it is not known.
+    Unclear,
+}
+
+impl Failure {
+    /// What `error` says.
+    pub(super) fn of<E>(error: &SdkError<E>) -> Self
+    where
+        E: ProvideErrorMetadata + Error + 'static,
+    {
+        Self { kind: kind_of(error), reason: reason_of(error) }
+    }
+
+    /// Whether nothing was applied, for certain.
+    pub(super) fn applied_nothing(&self) -> bool {
+        self.kind != Kind::Unclear
+    }
+
+    /// Whether the same request may pass a little later.
+    pub(super) fn may_pass(&self) -> bool {
+        matches!(self.kind, Kind::Unsent | Kind::Throttled | Kind::Unclear)
+    }
+}
+
+fn kind_of<E>(error: &SdkError<E>) -> Kind
+where
+    E: ProvideErrorMetadata + Error + 'static,
+{
+    if let SdkError::ServiceError(answer) = error {
+        let code = answer.err().code().unwrap_or_default();
+        let is = |codes: &[&str]| codes.contains(&code);
+        return match answer.raw().status().as_u16() {
+            400..500 if is(&THROTTLED) => Kind::Throttled,
+            400..500 if is(&DENIED) => Kind::Denied,
+            400..500 if !code.is_empty() => Kind::Rejected,
+            // An answer of something in between, such as a proxy that gave up.
+            _ => Kind::Unclear,
+        };
+    }
+    let unsent = matches!(error, SdkError::ConstructionFailure(_)) || never_sent(error);
+    if unsent { Kind::Unsent } else { Kind::Unclear }
+}
+
+/// Whether the request failed before there was a connection or a signature to send it with.
+fn never_sent(error: &(dyn Error + 'static)) -> bool {
+    chain(error).any(|cause| {
+        cause.downcast_ref::<HttpError>().is_some_and(HttpError::is_connect)
+            || cause.is::<CredentialsError>()
+    })
+}
+
+/// The error and what caused it, outermost first.
+fn chain<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |cause| Error::source(*cause))
+}
+
+fn reason_of<E>(error: &SdkError<E>) -> String
+where
+    E: ProvideErrorMetadata + Error + 'static,
+{
+    match (error.code(), error.message()) {
+        (Some(code), Some(message)) => format!("{code}: {message}"),
+        (Some(code), None) => code.to_owned(),
+        (None, _) => reason_in_chain(error),
+    }
+}
+
+/// What the error and its causes say, each once.
+pub(super) fn reason_in_chain(error: &(dyn Error + 'static)) -> String {
+    let mut told: Vec<String> = Vec::new();
+    for cause in chain(error).map(ToString::to_string) {
+        if !told.last().is_some_and(|before| before.contains(&cause)) {
+            told.push(cause);
+        }
+    }
+    told.join(": ")
+}
+
+/// Errors of writes that may say which item stood in the way.
+pub(super) trait Refusal {
+    /// The item that did not meet the condition, if that is what the error says.
+    fn standing(self) -> Option<Item>;
+}
+
+impl Refusal for PutItemError {
+    fn standing(self) -> Option<Item> {
+        let Self::ConditionalCheckFailedException(refused) = self else { return None };
+        Some(refused.item.unwrap_or_default())
+    }
+}
+
+impl Refusal for UpdateItemError {
+    fn standing(self) -> Option<Item> {
+        let Self::ConditionalCheckFailedException(refused) = self else { return None };
+        Some(refused.item.unwrap_or_default())
+    }
+}
