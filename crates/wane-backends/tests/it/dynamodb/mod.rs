@@ -1,5 +1,10 @@
 //! DynamoDB: the contract, the layout of its items, opening, and answers that go astray.
 
+mod front;
+mod layout;
+mod opening;
+mod throttled;
+mod unclear;
 
 use crate::harness::dynamodb::{Dynamodb, Server};
 use wane::conformance::run_all;
