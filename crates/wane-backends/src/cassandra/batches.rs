@@ -92,9 +92,7 @@ impl CassandraStore {
         let _turn = turn.map_err(|error| self.unavailable(error))?;
         let clusterings: Vec<&[u8]> = keys.iter().map(Key::clustering).collect();
         let statement = &self.inner.statements.of(partition).get_some;
-        let rows = self.inner.session.execute_unpaged(statement, (partition, clusterings)).await;
-        let rows = rows.map_err(|error| self.unavailable(error))?;
-        let rows = rows.into_rows_result().map_err(|error| self.unavailable(error))?;
+        let rows = self.serial_rows(statement, (partition, clusterings)).await?;
         let now = self.now();
         let mut records = Vec::with_capacity(rows.rows_num());
         for columns in self.columns(&rows)? {
@@ -119,8 +117,8 @@ impl CassandraStore {
             puts.push(Put { at, key, change });
         }
         let failed = AtomicBool::new(false);
-        let mut running = stream::iter(partitions)
-            .map(|(partition, puts)| self.put_rows(partition, puts, &failed))
+        let mut running = stream::iter(partitions.into_values())
+            .map(|puts| self.put_rows(puts, &failed))
             .buffer_unordered(SIDE_BY_SIDE);
         let mut all = Progress::default();
         while let Some(progress) = running.next().await {
@@ -147,30 +145,51 @@ impl CassandraStore {
     }
 
     /// Puts the rows of a partition in order, until one fails here or in another partition.
-    async fn put_rows(&self, partition: Vec<u8>, puts: Vec<Put>, failed: &AtomicBool) -> Progress {
+    async fn put_rows(&self, puts: Vec<Put>, failed: &AtomicBool) -> Progress {
         let mut progress = Progress::default();
-        let mut left = &puts[..];
+        let mut left = puts;
         while !left.is_empty() && !failed.load(Ordering::Relaxed) {
-            let (together, others) = left.split_at(fitting(left));
+            let others = left.split_off(fitting(&left));
+            let Progress { done, error } = self.put_together(left).await;
             left = others;
-            if let Err(error) = self.put_together(&partition, together, &mut progress.done).await {
+            progress.done.extend(done);
+            if error.is_some() {
                 failed.store(true, Ordering::Relaxed);
-                progress.error = Some(error);
+                progress.error = error;
             }
         }
         progress
     }
 
-    /// Puts rows by one statement if they agree to it, otherwise one by one.
-    async fn put_together(
+    /// Puts rows of a partition by one statement if they agree to it, otherwise one by one.
+    async fn put_together(&self, puts: Vec<Put>) -> Progress {
+        let mut progress = Progress::default();
+        let Some(first) = puts.first() else { return progress };
+        let turn = match self.inner.turns.alone(first.key.partition()).await {
+            Ok(turn) => turn,
+            Err(error) => {
+                progress.error = Some(self.unavailable(error));
+                return progress;
+            }
+        };
+        let store = self.clone();
+        let put = tokio::spawn(async move {
+            progress.error = store.put_in_turn(&puts, &mut progress.done).await.err();
+            drop(turn);
+            progress
+        });
+        put.await.unwrap_or_else(|ended| {
+            let error = Some(self.unknown(ended));
+            Progress { done: Vec::new(), error }
+        })
+    }
+
+    async fn put_in_turn(
         &self,
-        partition: &[u8],
         puts: &[Put],
         done: &mut Vec<(usize, Outcome)>,
     ) -> Result<(), StoreError> {
-        let turn = self.inner.turns.alone(partition).await;
-        let _turn = turn.map_err(|error| self.unavailable(error))?;
-        if puts.len() > 1 && self.put_at_once(partition, puts, done).await? {
+        if puts.len() > 1 && self.put_at_once(puts, done).await? {
             return Ok(());
         }
         for put in puts {
@@ -183,7 +202,6 @@ impl CassandraStore {
     /// Puts rows without fences by one conditional batch; `false` if any row has a stamp.
     async fn put_at_once(
         &self,
-        partition: &[u8],
         puts: &[Put],
         done: &mut Vec<(usize, Outcome)>,
     ) -> Result<bool, StoreError> {
@@ -193,7 +211,7 @@ impl CassandraStore {
             Step::Remove(_) | Step::Refuse => None,
         });
         let Some(records) = decided.collect::<Option<Vec<_>>>() else { return Ok(false) };
-        let statement = &self.inner.statements.of(partition).put;
+        let statement = &self.inner.statements.of(puts[0].key.partition()).put;
         let mut batch = Batch::new(BatchType::Unlogged);
         let mut values = Vec::with_capacity(records.len());
         for (put, record) in &records {

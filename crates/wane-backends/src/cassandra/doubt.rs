@@ -51,6 +51,17 @@ fn is_refused_up_front(error: &DbError) -> bool {
     )
 }
 
+/// Whether a node gave up on a read because of what else it had to complete, or in time.
+pub(super) fn is_interrupted(error: &ExecutionError) -> bool {
+    matches!(
+        error,
+        ExecutionError::LastAttemptError(RequestAttemptError::DbError(
+            DbError::ReadTimeout { .. } | DbError::WriteTimeout { .. },
+            _
+        ))
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;

@@ -14,36 +14,66 @@ use std::ops::ControlFlow;
 use scylla::errors::ExecutionError;
 use scylla::response::PagingState;
 use scylla::response::query_result::QueryRowsResult;
+use scylla::serialize::row::SerializeRow;
+use scylla::statement::prepared::PreparedStatement;
+use tokio::time::timeout;
 use wane::store::{
-    BoxError, ClusteringRange, Key, PAGE_BYTES, Page, PageFill, PageLimit, Partition, Record, Row,
-    ScanPage, StoreError, Timestamp,
+    ClusteringRange, Key, PAGE_BYTES, Page, PageFill, PageLimit, Partition, Record, Row, ScanPage,
+    StoreError, Timestamp,
 };
 
 use super::CassandraStore;
+use super::doubt::is_interrupted;
 use super::row::{Columns, Seen};
+use super::session::REQUEST;
 
 /// Rows that one page looks at before it goes on elsewhere, so that a stretch of expired rows
 /// cannot hold up a reader.
 const PAGE_WALK: usize = 20_000;
+
+/// How often a read is made that others get in the way of.
+const READS: usize = 8;
 
 impl CassandraStore {
     /// The live record at `key`, and the instant at which it was judged.
     pub(super) async fn point(&self, key: &Key) -> Result<(Option<Record>, Timestamp), StoreError> {
         let turn = self.inner.turns.together(key.partition()).await;
         let _turn = turn.map_err(|error| self.unavailable(error))?;
-        let seen = self.look(key).await.map_err(|error| self.unavailable(error))??;
+        let seen = self.look(key).await?;
         let now = self.now();
         Ok((seen.into_live(now), now))
     }
 
-    /// What stands at `key`, expired or not. The outer error is the server's.
-    pub(super) async fn look(&self, key: &Key) -> Result<Result<Seen, StoreError>, BoxError> {
+    /// What stands at `key`, expired or not.
+    pub(super) async fn look(&self, key: &Key) -> Result<Seen, StoreError> {
         let (p, c) = (key.partition(), key.clustering());
-        let statement = &self.inner.statements.of(p).get;
-        let rows = self.inner.session.execute_unpaged(statement, (p, c)).await?;
-        let rows = rows.into_rows_result()?;
-        let columns = rows.maybe_first_row::<Columns<'_>>()?;
-        Ok(columns.map_or_else(|| Ok(Seen::default()), |columns| Seen::decode(key, &columns)))
+        let rows = self.serial_rows(&self.inner.statements.of(p).get, (p, c)).await?;
+        let columns = rows.maybe_first_row::<Columns<'_>>();
+        match columns.map_err(|error| self.unavailable(error))? {
+            Some(columns) => Seen::decode(key, &columns),
+            None => Ok(Seen::default()),
+        }
+    }
+
+    /// Reads within a partition. A read that another process's write got in the way of ends at
+    /// once and without an answer: it changes nothing, so it is made again.
+    pub(super) async fn serial_rows(
+        &self,
+        statement: &PreparedStatement,
+        values: impl SerializeRow,
+    ) -> Result<QueryRowsResult, StoreError> {
+        let mut reads = 1;
+        let read = async {
+            loop {
+                match self.inner.session.execute_unpaged(statement, &values).await {
+                    Err(error) if reads < READS && is_interrupted(&error) => reads += 1,
+                    answered => return answered,
+                }
+            }
+        };
+        let rows = timeout(REQUEST, read).await.map_err(|elapsed| self.unavailable(elapsed))?;
+        let rows = rows.map_err(|error| self.unavailable(error))?;
+        rows.into_rows_result().map_err(|error| self.unavailable(error))
     }
 
     pub(super) async fn page(
@@ -99,14 +129,11 @@ impl CassandraStore {
         limit: usize,
     ) -> Result<QueryRowsResult, StoreError> {
         let table = self.inner.statements.of(p);
-        let session = &self.inner.session;
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
-        let rows = match end {
-            Some(end) => session.execute_unpaged(&table.between, (p, start, end, limit)).await,
-            None => session.execute_unpaged(&table.from, (p, start, limit)).await,
-        };
-        let rows = rows.map_err(|error| self.unavailable(error))?;
-        rows.into_rows_result().map_err(|error| self.unavailable(error))
+        match end {
+            Some(end) => self.serial_rows(&table.between, (p, start, end, limit)).await,
+            None => self.serial_rows(&table.from, (p, start, limit)).await,
+        }
     }
 
     /// The rows of an answer.

@@ -6,15 +6,17 @@
 //!
 //! The turn is also what makes expiry exact beside a write. A write decides by the time at which it
 //! has its turn, and is applied some milliseconds later. No reader of this process looks at the
-//! partition in between, so none is told "expired" of a record that such a write still renews.
+//! partition in between, so none is told "expired" of a record that such a write still renews. A
+//! writer's turn can outlive its caller for the same reason: it ends with the write.
 //!
 //! Partitions share a fixed number of locks. Two that meet in one wait for each other needlessly,
 //! never wrongly.
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::sync::{OwnedRwLockWriteGuard, RwLock, RwLockReadGuard};
 use tokio::time::timeout;
 
 /// How many partitions can be under way at once.
@@ -30,13 +32,13 @@ pub(super) struct StillWaiting;
 
 #[derive(Debug)]
 pub(super) struct Turns {
-    locks: Box<[RwLock<()>]>,
+    locks: Box<[Arc<RwLock<()>>]>,
     hasher: RandomState,
 }
 
 impl Turns {
     pub(super) fn new() -> Self {
-        let locks = (0..LOCKS).map(|_| RwLock::new(())).collect();
+        let locks = (0..LOCKS).map(|_| Arc::default()).collect();
         Self { locks, hasher: RandomState::new() }
     }
 
@@ -44,11 +46,11 @@ impl Turns {
     pub(super) async fn alone(
         &self,
         partition: &[u8],
-    ) -> Result<RwLockWriteGuard<'_, ()>, StillWaiting> {
-        let lock = self.lock(partition);
-        match lock.try_write() {
+    ) -> Result<OwnedRwLockWriteGuard<()>, StillWaiting> {
+        let lock = Arc::clone(self.lock(partition));
+        match Arc::clone(&lock).try_write_owned() {
             Ok(turn) => Ok(turn),
-            Err(_) => timeout(PATIENCE, lock.write()).await.map_err(|_| StillWaiting),
+            Err(_) => timeout(PATIENCE, lock.write_owned()).await.map_err(|_| StillWaiting),
         }
     }
 
@@ -64,7 +66,7 @@ impl Turns {
         }
     }
 
-    fn lock(&self, partition: &[u8]) -> &RwLock<()> {
+    fn lock(&self, partition: &[u8]) -> &Arc<RwLock<()>> {
         let at = self.hasher.hash_one(partition) as usize % LOCKS;
         &self.locks[at]
     }

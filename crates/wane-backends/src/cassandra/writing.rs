@@ -3,6 +3,9 @@
 //! Flow: `change` waits for the partition's turn; `attempt` tries the shortcut of the operation;
 //! where that does not fit, `settle` decides by what stands there and writes over exactly that, as
 //! often as others come between. Only a definite refusal is ever followed by another statement.
+//!
+//! A write that has its turn goes on to its end in a task of its own, also where its caller is gone:
+//! the partition is then not in doubt, and nobody meets it half-way.
 
 use std::time::Duration;
 
@@ -48,8 +51,14 @@ impl CassandraStore {
         change: Change<'_>,
     ) -> Result<Outcome, StoreError> {
         let turn = self.inner.turns.alone(key.partition()).await;
-        let _turn = turn.map_err(|error| self.unavailable(error))?;
-        self.change_in_turn(key, change).await
+        let turn = turn.map_err(|error| self.unavailable(error))?;
+        let (store, key, change) = (self.clone(), key.clone(), change.into_owned());
+        let changed = tokio::spawn(async move {
+            let outcome = store.change_in_turn(&key, change).await;
+            drop(turn);
+            outcome
+        });
+        changed.await.unwrap_or_else(|ended| Err(self.unknown(ended)))
     }
 
     /// Carries out a change while no other call of this process touches the partition.
@@ -153,7 +162,7 @@ impl CassandraStore {
         for _ in 0..ROUNDS {
             let stands = match seen.take() {
                 Some(seen) => seen,
-                None => self.look(key).await.map_err(|error| self.unavailable(error))??,
+                None => self.look(key).await?,
             };
             let now = self.now();
             let current = stands.live(now);
@@ -228,7 +237,7 @@ impl CassandraStore {
     ) -> Result<Verdict, StoreError> {
         for _ in 0..LOOKS {
             // A look changes nothing, so it may be repeated.
-            if let Ok(Ok(Ok(seen))) = timeout(LOOK, self.look(key)).await {
+            if let Ok(Ok(seen)) = timeout(LOOK, self.look(key)).await {
                 if seen.op == Some(op) {
                     return Ok(Verdict::Applied);
                 }

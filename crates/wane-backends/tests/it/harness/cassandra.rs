@@ -1,10 +1,6 @@
 //! Cassandra, one node or three, in a keyspace of its own, on a clock that the suite moves.
-//!
-//! Handles are drawn in turn from two stores, each with connections and turns of its own: racers
-//! meet at the server, as those of two processes do.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use scylla::client::session::Session;
@@ -55,24 +51,19 @@ impl Place {
 pub(crate) struct Cassandra {
     place: Place,
     clock: Arc<ManualClock>,
-    stores: Mutex<[CassandraStore; 2]>,
-    turn: AtomicUsize,
+    store: Mutex<CassandraStore>,
 }
 
 impl Cassandra {
     pub(crate) async fn new(place: Place) -> Self {
         let clock = ManualClock::seeded(1);
-        let stores = Mutex::new(both(&place, &clock).await);
-        Self { place, clock, stores, turn: AtomicUsize::new(0) }
+        let store = Mutex::new(place.connect(clock.clone()).await);
+        Self { place, clock, store }
     }
 
     pub(crate) async fn remove(self) {
         self.place.remove().await;
     }
-}
-
-async fn both(place: &Place, clock: &Arc<ManualClock>) -> [CassandraStore; 2] {
-    [place.connect(clock.clone()).await, place.connect(clock.clone()).await]
 }
 
 impl Harness for Cassandra {
@@ -83,8 +74,7 @@ impl Harness for Cassandra {
     }
 
     fn store(&self) -> CassandraStore {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        self.stores.lock()[turn % 2].clone()
+        self.store.lock().clone()
     }
 
     async fn outlive(&self, ttl: Ttl) {
@@ -96,8 +86,8 @@ impl Harness for Cassandra {
     }
 
     async fn reopen(&self) -> Result<bool, StoreError> {
-        let opened = both(&self.place, &self.clock).await;
-        *self.stores.lock() = opened;
+        let opened = self.place.connect(self.clock.clone()).await;
+        *self.store.lock() = opened;
         Ok(true)
     }
 
