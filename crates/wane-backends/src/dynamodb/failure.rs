@@ -92,16 +92,16 @@ where
             _ => Kind::Unclear,
         };
     }
-    let unsent = matches!(error, SdkError::ConstructionFailure(_)) || never_sent(error);
-    if unsent { Kind::Unsent } else { Kind::Unclear }
-}
-
-/// Whether the request failed before there was a connection or a signature to send it with.
-fn never_sent(error: &(dyn Error + 'static)) -> bool {
-    chain(error).any(|cause| {
-        cause.downcast_ref::<HttpError>().is_some_and(HttpError::is_connect)
-            || cause.is::<CredentialsError>()
-    })
+    // A request that cannot be signed is not sent.
+    if chain(error).any(|cause| cause.is::<CredentialsError>()) {
+        return Kind::Denied;
+    }
+    let never_connected =
+        |cause: &(dyn Error + 'static)| cause.downcast_ref().is_some_and(HttpError::is_connect);
+    if matches!(error, SdkError::ConstructionFailure(_)) || chain(error).any(never_connected) {
+        return Kind::Unsent;
+    }
+    Kind::Unclear
 }
 
 /// The error and what caused it, outermost first.
@@ -148,5 +148,58 @@ impl Refusal for UpdateItemError {
     fn standing(self) -> Option<Item> {
         let Self::ConditionalCheckFailedException(refused) = self else { return None };
         Some(refused.item.unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_credential_types::provider::{self, ProvideCredentials, future};
+    use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
+    use aws_sdk_dynamodb::{Client, Config};
+
+    use super::*;
+
+    /// A provider that has lost its credentials.
+    #[derive(Debug)]
+    struct Lost;
+
+    impl ProvideCredentials for Lost {
+        fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+        where
+            Self: 'a,
+        {
+            let lost: provider::Result = Err(CredentialsError::not_loaded("the role is gone"));
+            future::ProvideCredentials::ready(lost)
+        }
+    }
+
+    /// What a request to a port that nobody listens on ends with.
+    async fn failure(credentials: impl ProvideCredentials + 'static) -> Failure {
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let config = Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .credentials_provider(credentials)
+            .endpoint_url(format!("http://{nobody}"))
+            .http_client(aws_smithy_http_client::Builder::new().build_http())
+            .region(Region::new("eu-west-1"))
+            .build();
+        let asked = Client::from_conf(config).get_item().table_name("wane").send().await;
+        Failure::of(&asked.unwrap_err())
+    }
+
+    #[tokio::test]
+    async fn a_request_that_nobody_takes_was_not_sent() {
+        let failure = failure(Credentials::new("id", "canary", None, None, "tests")).await;
+        assert_eq!(failure.kind, Kind::Unsent, "{failure:?}");
+        assert!(failure.reason.contains("refused"), "{failure:?}");
+        assert!(!failure.reason.contains("canary"), "{failure:?}");
+    }
+
+    /// Credentials of a role may run out while a node serves. Nothing is sent then.
+    #[tokio::test]
+    async fn a_request_without_credentials_was_not_sent() {
+        let failure = failure(Lost).await;
+        assert_eq!(failure.kind, Kind::Denied, "{failure:?}");
+        assert!(failure.applied_nothing() && !failure.may_pass());
     }
 }

@@ -92,12 +92,6 @@ pub(super) fn stored_bound(bound: &[u8]) -> Vec<u8> {
     stored
 }
 
-/// The least clustering after `clustering`, where it is a legal one.
-pub(super) fn successor(clustering: &[u8]) -> Option<Vec<u8>> {
-    let next = [clustering, &[0]].concat();
-    (stored_clustering(&next).len() <= MAX_CLUSTERING).then_some(next)
-}
-
 /// When DynamoDB may remove an item that expires at `expiry`, in seconds. An expiry that has
 /// passed counts as `now`: items of the distant past are never removed.
 pub(super) fn cleanup_after(expiry: Timestamp, now: Timestamp) -> u64 {
@@ -115,7 +109,7 @@ pub(super) fn stored_expiry(expires_at: Option<Timestamp>) -> AttributeValue {
     number(expires_at.map_or(NEVER, Timestamp::as_unix_millis))
 }
 
-/// The key of an item and its clustering, or what is wrong with it.
+/// The key of an item, or what is wrong with it.
 pub(super) fn key_of(item: &Item) -> Result<Key, StoreError> {
     let (Some(partition), Some(stored)) = (bytes(item, PARTITION), bytes(item, CLUSTERING)) else {
         return Err(unreadable("an item without a key of ours"));
@@ -123,7 +117,7 @@ pub(super) fn key_of(item: &Item) -> Result<Key, StoreError> {
     let Some(clustering) = clustering_of(stored) else {
         return Err(unreadable("an item whose range key is no clustering"));
     };
-    Key::new(partition, clustering)
+    Key::stored(partition, clustering)
 }
 
 fn unreadable(reason: &str) -> StoreError {

@@ -19,7 +19,7 @@ use super::client::Table;
 use super::failure::{Failure, Kind};
 use super::item::{
     CLUSTERING, Item, PARTITION, binary, bytes, clustering_of, item_key, key_of, live_record,
-    stored_bound, successor,
+    stored_bound,
 };
 
 /// How many keys DynamoDB takes at once, and how many such batches are under way.
@@ -87,8 +87,9 @@ impl Table {
             };
             let is_empty = fill.room() == limit.rows();
             let ends = fill.is_full() || (is_cut_by_size && !is_empty) || request >= REQUESTS;
-            if let Some(start) = next_start(&last).filter(|_| ends) {
-                return Ok(Page { rows: fill.into_rows(), rest: Some(range.starting_at(start)) });
+            // A mark is no clustering, so no page can go on after it.
+            if let Some(last) = bytes(&last, CLUSTERING).and_then(clustering_of).filter(|_| ends) {
+                return Ok(Page { rows: fill.into_rows(), rest: range.after(last) });
             }
             after = Some(last);
         }
@@ -185,11 +186,6 @@ fn take_rows(
         }
     }
     Ok(None)
-}
-
-/// The least clustering after that of an item, where it is a legal one.
-fn next_start(item: &Item) -> Option<Vec<u8>> {
-    successor(clustering_of(bytes(item, CLUSTERING)?)?)
 }
 
 /// The live record of each position.

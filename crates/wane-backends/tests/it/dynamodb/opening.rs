@@ -150,6 +150,20 @@ async fn an_endpoint_that_does_not_answer_is_unreachable_in_time() {
     }
 }
 
+/// Whoever runs this may have credentials, or a machine that gives them: then nobody answers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn missing_credentials_are_told_in_time() {
+    let clock = SystemClock::shared();
+    let started = clock.monotonic();
+    let endpoint = "http%3A%2F%2F127.0.0.1%3A9";
+    let url = format!("dynamodb:///wane?region=eu-west-1&timeout_ms=500&endpoint={endpoint}");
+    let told = open(&url).await.unwrap_err().to_string();
+    assert!(clock.monotonic() - started < Duration::from_secs(20), "{told}");
+    assert!(told.starts_with("dynamodb at http://127.0.0.1:9 (table wane) "), "{told}");
+    let has_some = std::env::vars().any(|(name, _)| name.starts_with("AWS_"));
+    assert!(has_some || told.contains("check AWS_ACCESS_KEY_ID"), "{told}");
+}
+
 /// A region that is none has no host.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_region_is_unreachable_and_named() {
