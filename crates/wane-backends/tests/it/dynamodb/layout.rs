@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use wane::clock::{Clock, ManualClock};
 use wane::store::{
-    ClusteringRange, Fence, Key, Keyspace, Life, MAX_CLUSTERING, MAX_VALUE, PageLimit, Partition,
-    Remaining, Store, Timestamp, Ttl, Value, Write,
+    ClusteringRange, Fence, Key, Keyspace, Life, MAX_CLUSTERING, MAX_STORED_PARTITION, MAX_VALUE,
+    PageLimit, Partition, Remaining, Store, Timestamp, Ttl, Value, Write,
 };
 use wane_backends::dynamodb::DynamodbStore;
 
@@ -178,6 +178,12 @@ async fn the_longest_keys_of_every_keyspace_are_stored() {
             assert!(store.compare_and_delete(key, b"w", Fence::NONE).await.unwrap().is_applied());
         }
     }
+    // A wrapper appends a bucket of two bytes.
+    let key = Key::stored(&[0xFF; MAX_STORED_PARTITION], &[0xFF; MAX_CLUSTERING]).unwrap();
+    assert!(store.insert_if_not_exists(&key, permanent("v")).await.unwrap().is_applied());
+    assert_eq!(store.get_batch(&[key.clone()]).await.unwrap().iter().flatten().count(), 1);
+    let scanned = store.scan(None, PageLimit::MAX).await.unwrap().rows;
+    assert_eq!(scanned.into_iter().map(|row| row.key).collect::<Vec<_>>(), [key]);
     server.remove_table().await;
 }
 
