@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use scylla::client::session::Session;
-use scylla::errors::{ExecutionError, RequestAttemptError};
+use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
 use scylla::policies::load_balancing::{
     LoadBalancingPolicy, NodeIdentifier, SingleTargetLoadBalancingPolicy,
 };
@@ -27,6 +27,9 @@ use crate::OpenError;
 
 /// The layout that this program reads and writes.
 const VERSION: i32 = 1;
+
+/// How often the layout is looked for and noted before giving up: others may be doing the same.
+const NOTES: usize = 16;
 
 /// Records of every keyspace but one. They are renewed, so levels suit them and windows do not.
 pub(super) const RECORDS: &str = "records";
@@ -130,25 +133,41 @@ impl Schema<'_> {
         Ok(())
     }
 
+    /// Notes the layout where none is noted, and compares it where one is.
     async fn check_layout(&self) -> Result<(), OpenError> {
+        let mut failure = None;
+        for _ in 0..NOTES {
+            match self.noted_layout().await {
+                Ok(Some(found)) => return self.compare(found),
+                Ok(None) => failure = self.note_layout().await.err(),
+                Err(error) => failure = Some(error),
+            }
+        }
+        Err(failure.unwrap_or_else(|| self.unreachable("the layout was not noted".into())))
+    }
+
+    async fn noted_layout(&self) -> Result<Option<(i32, String)>, OpenError> {
+        let keyspace = &self.settings.keyspace;
+        let noted =
+            format!("SELECT version, storage FROM {keyspace}.{LAYOUT} WHERE name = 'store'");
+        let mut noted = Statement::new(noted);
+        noted.set_consistency(Consistency::Serial);
+        let noted = self.answered(noted, ()).await?;
+        noted.maybe_first_row().map_err(|error| self.refused(error.into()))
+    }
+
+    async fn note_layout(&self) -> Result<(), OpenError> {
         let CassandraSettings { replication, keyspace, .. } = self.settings;
-        let name = replication.name();
         let note = format!(
             "UPDATE {keyspace}.{LAYOUT} SET version = ?, storage = ? WHERE name = 'store' \
              IF version = null AND storage = null"
         );
-        // Whichever node answers: the tables are agreed upon.
-        let noted = self.session.query_unpaged(note, (VERSION, name)).await;
-        let noted = noted.map_err(|error| self.failed(error))?;
-        let noted = noted.into_rows_result().map_err(|error| self.refused(error.into()))?;
-        // Applied comes without columns on Cassandra and with them on ScyllaDB.
-        let applied = matches!(noted.first_row::<(bool,)>(), Ok((true,)))
-            || matches!(noted.first_row::<(bool, Option<i32>, Option<String>)>(), Ok((true, ..)));
-        if applied {
-            return Ok(());
-        }
-        let found = noted.first_row::<(bool, i32, String)>();
-        let (_, version, storage) = found.map_err(|error| self.refused(error.into()))?;
+        // Applied or refused: what stands there is read again.
+        self.answered(Statement::new(note), (VERSION, replication.name())).await.map(|_| ())
+    }
+
+    fn compare(&self, (version, storage): (i32, String)) -> Result<(), OpenError> {
+        let (keyspace, name) = (&self.settings.keyspace, self.settings.replication.name());
         if (version, storage.as_str()) == (VERSION, name) {
             return Ok(());
         }
@@ -163,7 +182,15 @@ impl Schema<'_> {
         text: &str,
         values: impl SerializeRow,
     ) -> Result<QueryRowsResult, OpenError> {
-        let result = self.session.query_unpaged(self.statement(text), values).await;
+        self.answered(self.statement(text), values).await
+    }
+
+    async fn answered(
+        &self,
+        statement: Statement,
+        values: impl SerializeRow,
+    ) -> Result<QueryRowsResult, OpenError> {
+        let result = self.session.query_unpaged(statement, values).await;
         let result = result.map_err(|error| self.failed(error))?;
         result.into_rows_result().map_err(|error| self.refused(error.into()))
     }
@@ -181,10 +208,21 @@ impl Schema<'_> {
         statement
     }
 
+    /// A node that says no means it; one that cannot may be able to later.
     fn failed(&self, error: ExecutionError) -> OpenError {
-        let told =
-            matches!(error, ExecutionError::LastAttemptError(RequestAttemptError::DbError(..)));
-        if told { self.refused(error.into()) } else { self.unreachable(error.into()) }
+        let said_no = matches!(
+            error,
+            ExecutionError::LastAttemptError(RequestAttemptError::DbError(
+                DbError::SyntaxError
+                    | DbError::Invalid
+                    | DbError::ConfigError
+                    | DbError::AlreadyExists { .. }
+                    | DbError::AuthenticationError
+                    | DbError::Unauthorized,
+                _
+            ))
+        );
+        if said_no { self.refused(error.into()) } else { self.unreachable(error.into()) }
     }
 
     fn refused(&self, source: BoxError) -> OpenError {

@@ -182,3 +182,21 @@ fn check_after(error: &ConnectionError) -> Option<&'static str> {
     let told = matches!(setup.get_error(), ConnectionSetupRequestErrorKind::DbError(..));
     told.then_some("that it is Cassandra 4 or later, or ScyllaDB")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A conditional statement that the driver sends again is refused by its own first try.
+    #[test]
+    fn statements_are_sent_once_and_decided_over_all_datacenters() {
+        let settings = CassandraSettings::from_url("cas3://h?datacenter=dc1").unwrap();
+        let profile = profile(&settings);
+        let retries = profile.get_retry_policy().as_any();
+        assert!(retries.is_some_and(|policy| policy.is::<FallthroughRetryPolicy>()));
+        assert!(profile.get_speculative_execution_policy().is_none());
+        assert_eq!(profile.get_serial_consistency(), Some(SerialConsistency::Serial));
+        assert_eq!(profile.get_consistency(), Consistency::Quorum);
+        assert_eq!(profile.get_request_timeout(), Some(REQUEST));
+    }
+}

@@ -26,9 +26,11 @@ use super::row::{Cells, Columns, OperationId, Seen, expiry, stamp};
 /// How often a write starts over because another one came between its look and its statement.
 const ROUNDS: usize = 64;
 
-/// How often, and how long each time, an unclear write is looked for.
-const LOOKS: usize = 3;
+/// How long an unclear write is looked for, how long one look may take, and the pause before
+/// another, as broken connections are made anew.
+const SEARCH: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// What became of a conditional statement.
 pub(super) enum Verdict {
@@ -235,14 +237,18 @@ impl CassandraStore {
         op: OperationId,
         doubt: String,
     ) -> Result<Verdict, StoreError> {
-        for _ in 0..LOOKS {
-            // A look changes nothing, so it may be repeated.
-            if let Ok(Ok(seen)) = timeout(LOOK, self.look(key)).await {
-                if seen.op == Some(op) {
-                    return Ok(Verdict::Applied);
+        let search = async {
+            loop {
+                // A look changes nothing, so it may be repeated.
+                if let Ok(Ok(seen)) = timeout(LOOK, self.look(key)).await {
+                    return seen.op == Some(op);
                 }
-                break;
+                // Also where the clock stands still.
+                drop(timeout(PAUSE, self.inner.clock.sleep(PAUSE)).await);
             }
+        };
+        if let Ok(true) = timeout(SEARCH, search).await {
+            return Ok(Verdict::Applied);
         }
         Err(self.unknown(doubt))
     }

@@ -41,6 +41,15 @@ impl Place {
         builder.build().await.expect("a session")
     }
 
+    /// Removes every record.
+    pub(crate) async fn empty(&self) {
+        let session = self.session().await;
+        for table in ["records", "stream_log"] {
+            let empty = format!("TRUNCATE {}.{table}", self.settings.keyspace);
+            session.query_unpaged(empty, ()).await.expect("an empty table");
+        }
+    }
+
     /// Drops the keyspace. A test that fails leaves it to whoever stops the servers.
     pub(crate) async fn remove(self) {
         let drop = format!("DROP KEYSPACE {}", self.settings.keyspace);
