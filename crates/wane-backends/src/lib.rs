@@ -84,7 +84,8 @@ pub async fn open(url: &str, clock: SharedClock) -> Result<AnyStore, OpenError> 
         #[cfg(feature = "cassandra")]
         "cas1" | "cas3" => {
             let settings = cassandra::CassandraSettings::from_url(url)?;
-            let connected = cassandra::CassandraStore::connect(settings, SharedClock::clone(&clock));
+            let connected =
+                cassandra::CassandraStore::connect(settings, SharedClock::clone(&clock));
             let store = connected.await?;
             let name = store.name();
             guarded(store, name, MAX_SKEW, clock).await.map(AnyStore::Cassandra)
@@ -93,7 +94,9 @@ pub async fn open(url: &str, clock: SharedClock) -> Result<AnyStore, OpenError> 
         "dynamodb" => {
             let settings = dynamodb::DynamodbSettings::from_url(url)?;
             let store = dynamodb::DynamodbStore::connect(settings, SharedClock::clone(&clock));
-            guarded(store.await?, "dynamodb", MAX_SKEW_DYNAMODB, clock).await.map(AnyStore::Dynamodb)
+            guarded(store.await?, "dynamodb", MAX_SKEW_DYNAMODB, clock)
+                .await
+                .map(AnyStore::Dynamodb)
         }
         _ => Err(not_built(scheme).unwrap_or_else(unknown)),
     }

@@ -10,7 +10,9 @@ use wane::store::BoxError;
 #[expect(missing_docs, reason = "every field is named in its message")]
 pub enum OpenError {
     /// The URL names no backend.
-    #[error("{url:?} names no store; give mem:, file:DIRECTORY, redis://.., cas1://.., cas3://.. or dynamodb://..")]
+    #[error(
+        "{url:?} names no store; give mem:, file:DIRECTORY, redis://.., cas1://.., cas3://.. or dynamodb://.."
+    )]
     UnknownUrl { url: String },
 
     /// The URL names a backend, but not a store of it.

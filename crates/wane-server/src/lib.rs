@@ -9,6 +9,9 @@
 //! Only `wiring` names concrete stores. `http` parses, calls a service and answers; the rules are in
 //! `wane::services`.
 
+// The futures of wrappers around wrappers around five backends are deep types.
+#![recursion_limit = "256"]
+
 #[cfg(test)]
 mod campaigns;
 pub mod cli;

@@ -166,10 +166,8 @@ impl Services {
 
 /// The cache that the settings ask for. A store of one process needs none.
 fn cache(settings: &Settings) -> Option<CacheSettings> {
-    settings.storage.is_shared().then(|| CacheSettings {
-        max_stale: settings.cache_max_stale_ms,
-        max_bytes: settings.cache_bytes as u64,
-    })
+    let (max_stale, max_bytes) = (settings.cache_max_stale_ms, settings.cache_bytes as u64);
+    settings.storage.is_shared().then_some(CacheSettings { max_stale, max_bytes })
 }
 
 #[cfg(test)]

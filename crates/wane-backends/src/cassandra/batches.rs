@@ -97,7 +97,7 @@ impl CassandraStore {
         let mut records = Vec::with_capacity(rows.rows_num());
         for columns in self.columns(&rows)? {
             let columns = columns?;
-            let key = Key::new(partition, columns.c)?;
+            let key = Key::stored(partition, columns.c)?;
             if let Some(record) = Seen::decode(&key, &columns)?.into_live(now) {
                 records.push((key, record));
             }

@@ -201,7 +201,7 @@ impl CassandraStore {
 }
 
 fn stored_key(partition: &[u8], clustering: &[u8]) -> Result<Key, StoreError> {
-    Key::new(partition, clustering)
+    Key::stored(partition, clustering)
 }
 
 /// Where a scan of Cassandra goes on: in which table, and after which of its rows.

@@ -75,7 +75,7 @@ impl Layout {
     pub(super) fn partition_of(&self, key: &[u8]) -> Option<Partition> {
         let rest = key.strip_prefix(self.prefix.as_bytes())?.strip_prefix(b":{")?;
         let encoded = rest.get(4..)?.strip_suffix(b":r")?;
-        let partition = Partition::new(percent_decode(encoded).collect::<Vec<_>>()).ok()?;
+        let partition = Partition::stored(percent_decode(encoded).collect::<Vec<_>>()).ok()?;
         (self.place(partition.as_bytes()).keys[0].as_bytes() == key).then_some(partition)
     }
 }

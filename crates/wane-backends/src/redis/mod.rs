@@ -197,7 +197,7 @@ impl Inner {
         while let Some(row) = parts.next() {
             let stored = parts.next().and_then(bytes).ok_or_else(strange)?;
             let row = bytes(row).ok_or_else(strange)?;
-            let key = Key::new(partition, &row)?;
+            let key = Key::stored(partition, &row)?;
             let record = decode(&key, stored)?;
             fill.push(key, record);
         }

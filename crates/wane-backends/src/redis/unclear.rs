@@ -117,7 +117,7 @@ impl Inner {
 
     /// The error of a read in `partition`.
     pub(super) fn unread(&self, fault: Fault, partition: &[u8]) -> StoreError {
-        match (&fault, Key::new(partition, b"")) {
+        match (&fault, Key::stored(partition, b"")) {
             (Fault::Answered(error), Ok(key)) if is_foreign(error) => self.foreign(key),
             _ => self.unavailable(fault.into()),
         }

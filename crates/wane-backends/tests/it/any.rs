@@ -59,7 +59,7 @@ async fn a_url_that_names_no_store_is_told_with_what_would() {
         "MEM:",
         " mem:",
         "memory:",
-        "redis://localhost",
+        "postgres://localhost",
         "./file:",
         "a path",
     ];
@@ -70,7 +70,8 @@ async fn a_url_that_names_no_store_is_told_with_what_would() {
             other => panic!("{url:?}: {other:?}"),
         }
     }
-    let error = wane_backends::open("redis:", clock).await.unwrap_err();
-    let advice = "\"redis:\" names no store; give mem: or file:DIRECTORY";
+    let error = wane_backends::open("ram:", clock).await.unwrap_err();
+    let advice = "\"ram:\" names no store; give mem:, file:DIRECTORY, redis://.., cas1://.., \
+                  cas3://.. or dynamodb://..";
     assert_eq!(error.to_string(), advice);
 }

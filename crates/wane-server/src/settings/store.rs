@@ -76,7 +76,8 @@ mod tests {
 
     #[test]
     fn each_storage_has_its_url_and_its_spread() {
-        let redis = with(&[("WANE_STORAGE_TYPE", "redis"), ("WANE_REDIS_URL", "redis://:p@h:1,i:2/3")]);
+        let redis =
+            with(&[("WANE_STORAGE_TYPE", "redis"), ("WANE_REDIS_URL", "redis://:p@h:1,i:2/3")]);
         assert_eq!((redis.store_url().as_str(), redis.buckets()), ("redis://:p@h:1,i:2/3", 1));
         let cassandra = with(&[
             ("WANE_STORAGE_TYPE", "cas3"),
@@ -97,6 +98,9 @@ mod tests {
         ]);
         let url = "dynamodb:///wane?endpoint=http%3A%2F%2F127%2E0%2E0%2E1%3A8000";
         assert_eq!((dynamodb.store_url().as_str(), dynamodb.buckets()), (url, 16));
-        assert_eq!(with(&[("WANE_STORAGE_TYPE", "cas1")]).store_url(), "cas1://127.0.0.1:9042/wane");
+        assert_eq!(
+            with(&[("WANE_STORAGE_TYPE", "cas1")]).store_url(),
+            "cas1://127.0.0.1:9042/wane"
+        );
     }
 }

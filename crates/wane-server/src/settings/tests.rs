@@ -7,7 +7,6 @@ use std::path::Path;
 
 use clap::Parser;
 
-use super::setting::Value;
 use super::*;
 
 #[derive(Debug, Parser)]

@@ -39,6 +39,14 @@ impl Partition {
         Ok(Self(bytes))
     }
 
+    /// Takes the bytes of a partition as a backend holds it: up to [`MAX_STORED_PARTITION`]. For
+    /// backends that read keys back; callers use [`Partition::new`].
+    pub fn stored(bytes: impl Into<Bytes>) -> Result<Self, StoreError> {
+        let bytes = bytes.into();
+        check_partition(&bytes, MAX_STORED_PARTITION)?;
+        Ok(Self(bytes))
+    }
+
     /// The bytes of the partition.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

@@ -181,7 +181,10 @@ async fn the_longest_keys_of_every_keyspace_are_stored() {
     // A wrapper appends a bucket of two bytes.
     let key = Key::stored(&[0xFF; MAX_STORED_PARTITION], &[0xFF; MAX_CLUSTERING]).unwrap();
     assert!(store.insert_if_not_exists(&key, permanent("v")).await.unwrap().is_applied());
-    assert_eq!(store.get_batch(&[key.clone()]).await.unwrap().iter().flatten().count(), 1);
+    assert_eq!(
+        store.get_batch(std::slice::from_ref(&key)).await.unwrap().iter().flatten().count(),
+        1
+    );
     let scanned = store.scan(None, PageLimit::MAX).await.unwrap().rows;
     assert_eq!(scanned.into_iter().map(|row| row.key).collect::<Vec<_>>(), [key]);
     server.remove_table().await;

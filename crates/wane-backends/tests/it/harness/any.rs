@@ -69,7 +69,7 @@ impl Harness for Any {
         match self.store() {
             AnyStore::Memory(store) => Some(store.allocated_bytes() as u64),
             AnyStore::File(store) => store.size_on_disk().ok(),
-            _ => None,
+            other => panic!("{other:?} was not asked for"),
         }
     }
 }

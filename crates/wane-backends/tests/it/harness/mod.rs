@@ -6,8 +6,8 @@ pub(crate) mod cassandra;
 #[cfg(feature = "dynamodb")]
 pub(crate) mod dynamodb;
 pub(crate) mod file;
+#[cfg(any(feature = "redis", feature = "cassandra", feature = "dynamodb"))]
 pub(crate) mod listed;
-#[cfg(feature = "redis")]
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 #[cfg(feature = "redis")]
