@@ -16,7 +16,8 @@
 //! | file | what |
 //! |---|---|
 //! | `settings` | the URL |
-//! | `session` | connections, timeouts, TLS |
+//! | `session` | connections and timeouts |
+//! | `tls` | the same encrypted (feature `cassandra-tls`) |
 //! | `schema` | keyspace, tables, layout row |
 //! | `statements` | the CQL, with its conditions |
 //! | `row` | cells and records |
@@ -34,6 +35,8 @@ mod schema;
 mod session;
 mod settings;
 mod statements;
+#[cfg(feature = "cassandra-tls")]
+mod tls;
 mod turns;
 mod writing;
 

@@ -10,9 +10,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
 use scylla::client::PoolSize;
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
@@ -64,7 +61,7 @@ pub(super) async fn connect(settings: &CassandraSettings) -> Result<Session, Ope
         builder = builder.user(user, password);
     }
     if let Some(ca) = &settings.ca {
-        builder = builder.tls_context(Some(tls(ca)?));
+        builder = over_tls(builder, ca)?;
     }
     let session = match timeout(OPENING, builder.build()).await {
         Ok(Ok(session)) => session,
@@ -99,23 +96,14 @@ pub(super) fn profile(settings: &CassandraSettings) -> ExecutionProfile {
         .build()
 }
 
-/// TLS with the authorities in `ca`. Nodes are known by address, so certificates must name it.
-fn tls(ca: &Path) -> Result<Arc<ClientConfig>, OpenError> {
-    let failed = |source| OpenError::Io { path: ca.to_path_buf(), source };
-    let mut authorities = RootCertStore::empty();
-    let certificates = CertificateDer::pem_file_iter(ca).map_err(|error| failed(error.into()))?;
-    for certificate in certificates {
-        let certificate = certificate.map_err(|error| failed(error.into()))?;
-        authorities.add(certificate).map_err(|error| failed(error.into()))?;
-    }
-    if authorities.is_empty() {
-        return Err(failed("there is no certificate in it".into()));
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let versions =
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config = versions.map_err(|error| failed(error.into()))?;
-    Ok(Arc::new(config.with_root_certificates(authorities).with_no_client_auth()))
+#[cfg(feature = "cassandra-tls")]
+fn over_tls(builder: SessionBuilder, ca: &Path) -> Result<SessionBuilder, OpenError> {
+    Ok(builder.tls_context(Some(super::tls::trusting(ca)?)))
+}
+
+#[cfg(not(feature = "cassandra-tls"))]
+fn over_tls(_: SessionBuilder, _: &Path) -> Result<SessionBuilder, OpenError> {
+    Err(OpenError::NotBuilt { backend: "TLS to Cassandra", feature: "cassandra-tls" })
 }
 
 fn check_datacenter(settings: &CassandraSettings, session: &Session) -> Result<(), OpenError> {

@@ -7,6 +7,8 @@ mod lost_answers;
 mod mistakes;
 mod opening;
 mod tap;
+#[cfg(feature = "cassandra-tls")]
+mod tls;
 mod two_processes;
 
 use std::sync::Arc;
