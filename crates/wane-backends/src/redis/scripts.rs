@@ -83,3 +83,58 @@ pub(super) static SWAP: LazyLock<Script> = writing!("#!lua", "swap.lua");
 // What makes room is allowed where there is none.
 pub(super) static DELETE: LazyLock<Script> = writing!("#!lua flags=allow-oom", "delete.lua");
 pub(super) static SWEEP: LazyLock<Script> = writing!("#!lua flags=allow-oom", "sweep.lua");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> [(&'static str, &'static Script); 9] {
+        [
+            ("get", &GET),
+            ("query_ttl", &QUERY_TTL),
+            ("read", &READ),
+            ("read_back", &READ_BACK),
+            ("put", &PUT),
+            ("insert", &INSERT),
+            ("swap", &SWAP),
+            ("delete", &DELETE),
+            ("sweep", &SWEEP),
+        ]
+    }
+
+    /// The commands of a script, each with what it has as its key.
+    fn commands(source: &str) -> Vec<(&str, &str)> {
+        let calls = source.split("redis.").skip(1).map(|rest| {
+            let (_, arguments) = rest.split_once('(').expect("a call");
+            let (command, rest) =
+                arguments.split_once('\'').expect("a name").1.split_once('\'').expect("its end");
+            let key = rest.trim_start_matches([',', ' ']);
+            (command, key.split([',', ')']).next().expect("something"))
+        });
+        calls.collect()
+    }
+
+    /// A cluster sends a script where its keys are, and can know only of those that it is given.
+    #[test]
+    fn a_script_touches_only_keys_that_it_is_given() {
+        let given = ["KEYS[1]", "KEYS[2]", "KEYS[3]", "KEYS[4]"];
+        for (name, script) in all() {
+            let commands = commands(script.source);
+            assert!(commands.iter().any(|(_, key)| given.contains(key)), "{name} does something");
+            for (command, key) in commands {
+                assert!(command == "TIME" || given.contains(&key), "{name}: {command} {key}");
+            }
+        }
+        let control = commands("redis.call('TIME') redis.pcall('DEL', ARGV[1])");
+        assert_eq!(control, [("TIME", ""), ("DEL", "ARGV[1]")]);
+    }
+
+    /// Reads go on where nothing can be written, so a server must not take them for writes.
+    #[test]
+    fn only_writing_scripts_are_announced_as_such() {
+        for (name, script) in all() {
+            let writes = ["put", "insert", "swap", "delete", "sweep"].contains(&name);
+            assert_eq!(script.source.starts_with("#!lua"), writes, "{name}");
+        }
+    }
+}

@@ -8,6 +8,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redis::{Pipeline, ServerError, cmd};
 
 use super::layout::{BUCKETS, slot_of};
@@ -21,8 +22,11 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// Due partitions of one bucket that a round takes on.
 const PARTITIONS: usize = 32;
 
-/// Rows and bytes that one script looks at: about a millisecond of the server.
-const STEP_ROWS: usize = 200;
+/// Partitions that are swept at once.
+const SIDE_BY_SIDE: usize = 4;
+
+/// Rows and bytes that one script looks at: half a millisecond of the server or so.
+const STEP_ROWS: usize = 100;
 const STEP_BYTES: usize = 1 << 20;
 
 /// Scripts that run over one partition before others have their turn.
@@ -48,14 +52,26 @@ async fn round(store: &Weak<Inner>) -> Result<bool, Fault> {
     let Some(masters) = store.upgrade().map(|inner| inner.servers.masters()) else {
         return Ok(false);
     };
-    let mut more = false;
+    let (mut more, mut failure) = (false, None);
     for master in masters {
-        let Some(inner) = store.upgrade() else { return Ok(false) };
-        let due = inner.due_on(&master).await?;
-        drop(inner);
-        more |= due.len() >= PARTITIONS;
-        for partition in due {
-            more |= sweep_partition(store, &partition).await?;
+        // One that does not answer must not keep the others from being swept.
+        match sweep_on(store, &master).await {
+            Ok(left) => more |= left,
+            Err(fault) => failure = Some(fault),
+        }
+    }
+    failure.map_or(Ok(more), Err)
+}
+
+/// Sweeps what is due on one server, and says whether more may be.
+async fn sweep_on(store: &Weak<Inner>, master: &Arc<Link>) -> Result<bool, Fault> {
+    let Some(inner) = store.upgrade() else { return Ok(false) };
+    let (due, mut more) = inner.due_on(master).await?;
+    drop(inner);
+    for partitions in due.chunks(SIDE_BY_SIDE) {
+        let sweeping = partitions.iter().map(|partition| sweep_partition(store, partition));
+        for left in join_all(sweeping).await {
+            more |= left?;
         }
     }
     Ok(more)
@@ -80,8 +96,9 @@ async fn sweep_partition(store: &Weak<Inner>, partition: &[u8]) -> Result<bool, 
 }
 
 impl Inner {
-    /// The partitions whose time has come, of all buckets that `master` has.
-    async fn due_on(&self, master: &Arc<Link>) -> Result<Vec<Vec<u8>>, Fault> {
+    /// The partitions whose time has come, of all buckets that `master` has, and whether there are
+    /// more.
+    async fn due_on(&self, master: &Arc<Link>) -> Result<(Vec<Vec<u8>>, bool), Fault> {
         let reply = master.request(&cmd("TIME")).await?;
         let now = time(reply).ok_or_else(|| Fault::Unclear(strange()))?;
         let mut asked = Pipeline::with_capacity(BUCKETS.into());
@@ -94,20 +111,23 @@ impl Inner {
             }
         }
         if asked.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), false));
         }
         let mut due = Vec::new();
-        let mut moved = false;
+        let (mut more, mut moved) = (false, false);
         for reply in master.requests(&asked).await? {
             match array(reply) {
-                Some(partitions) => due.extend(partitions.into_iter().filter_map(bytes)),
+                Some(partitions) => {
+                    more |= partitions.len() == PARTITIONS;
+                    due.extend(partitions.into_iter().filter_map(bytes));
+                }
                 None => moved = true,
             }
         }
         if moved {
             self.servers.look_again().await?;
         }
-        Ok(due)
+        Ok((due, more))
     }
 
     /// Removes rows of a partition that are due, and says whether more are.

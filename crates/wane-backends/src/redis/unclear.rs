@@ -23,9 +23,8 @@ const READ_BACK: Duration = Duration::from_millis(1_500);
 /// The pause before it is looked for again.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Errors with which a server refuses a script before its first step, or between two that leave the
-/// record as it was.
-const NOT_APPLIED: [&str; 16] = [
+/// Errors with which a server refuses a script before its first step.
+const NOT_APPLIED: [&str; 15] = [
     "ASK",
     "BUSY",
     "CLUSTERDOWN",
@@ -35,7 +34,6 @@ const NOT_APPLIED: [&str; 16] = [
     "MISCONF",
     "MOVED",
     "NOAUTH",
-    "NOPERM",
     "NOREPLICAS",
     "NOSCRIPT",
     "OOM",

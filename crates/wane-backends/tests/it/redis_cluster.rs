@@ -67,6 +67,7 @@ async fn a_cluster_keeps_the_contract_while_slots_move() {
     let Some((servers, settings)) = cluster().await else { return };
     let clock = SystemClock::shared();
     let store = RedisStore::connect(settings, clock.clone()).await.unwrap();
+    assert!(scripts_across_slots_are_refused(&servers[0]), "the control");
     every_operation_reaches_every_master(&store, &servers).await;
     counters_survive_moving_slots(&store, &servers).await;
     assert!(store.server_time().await.is_ok());
@@ -94,6 +95,14 @@ async fn a_cluster_keeps_the_contract_while_slots_move() {
         }
     }
     panic!("not swept: {} of {before}", of_these());
+}
+
+/// Whether the server would notice a script whose keys are not in one slot.
+fn scripts_across_slots_are_refused(server: &Server) -> bool {
+    let mut script = redis::cmd("EVAL");
+    script.arg("return 1").arg(2).arg("one").arg("other");
+    let told: redis::RedisResult<u64> = script.query(&mut server.connection());
+    told.is_err_and(|error| error.code() == Some("CROSSSLOT"))
 }
 
 async fn every_operation_reaches_every_master(store: &RedisStore, servers: &[Server]) {

@@ -223,55 +223,71 @@ async fn killed_connections_lose_and_double_nothing() {
     assert!((applied..=applied + unknown).contains(&stored), "{applied} + {unknown}: {stored}");
 }
 
+/// Writes while the server is killed and started again. Returns how many writes were acknowledged,
+/// and how many of those are gone.
+async fn acknowledged_and_lost(options: &[&str]) -> (usize, usize) {
+    let mut server = Server::start(options);
+    let clock = SystemClock::shared();
+    let settings = fresh_settings(&server.url());
+    let store = RedisStore::connect(settings, clock.clone()).await.expect("an answer");
+    let done = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..8)
+        .map(|writer| tokio::spawn(insert_until(Arc::clone(&done), store.clone(), writer)))
+        .collect();
+    for _ in 0..3 {
+        clock.sleep(Duration::from_millis(300)).await;
+        server.restart();
+    }
+    clock.sleep(Duration::from_millis(300)).await;
+    done.store(true, Ordering::SeqCst);
+    let mut acknowledged = Vec::new();
+    for writer in writers {
+        acknowledged.extend(writer.await.expect("it ends"));
+    }
+    let records = store.get_batch(&acknowledged).await.expect("an answer");
+    (acknowledged.len(), records.iter().filter(|record| record.is_none()).count())
+}
+
+/// Inserts one row after the other, and returns those that were acknowledged.
+async fn insert_until(done: Arc<AtomicBool>, store: RedisStore, writer: u8) -> Vec<Key> {
+    let mut acknowledged = Vec::new();
+    for number in 0_u32.. {
+        if done.load(Ordering::SeqCst) {
+            break;
+        }
+        let key = Key::new(&[writer], &number.to_be_bytes()).expect("legal");
+        let write = if number.is_multiple_of(2) { permanent("v") } else { hour("v") };
+        match store.insert_if_not_exists(&key, write).await {
+            Ok(outcome) => {
+                assert!(outcome.is_applied());
+                acknowledged.push(key);
+            }
+            Err(StoreError::Unknown { .. } | StoreError::Unavailable { .. }) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+    acknowledged
+}
+
 /// kill -9 of the server under load, and a restart over its append-only file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledged_records_survive_a_killed_server() {
     if listed_url().is_none() {
         return;
     }
-    let mut server = Server::start(&[]);
-    let clock = SystemClock::shared();
-    let settings = fresh_settings(&server.url());
-    let store = Arc::new(RedisStore::connect(settings, clock.clone()).await.unwrap());
-    let done = Arc::new(AtomicBool::new(false));
-    let writers: Vec<_> = (0..8)
-        .map(|writer| {
-            let (store, done) = (Arc::clone(&store), Arc::clone(&done));
-            tokio::spawn(async move {
-                let mut acknowledged = Vec::new();
-                for number in 0_u32.. {
-                    let key = Key::new(&[writer], &number.to_be_bytes()).unwrap();
-                    let write = if number.is_multiple_of(2) { permanent("v") } else { hour("v") };
-                    match store.insert_if_not_exists(&key, write).await {
-                        Ok(outcome) => {
-                            assert!(outcome.is_applied());
-                            acknowledged.push(key);
-                        }
-                        Err(StoreError::Unknown { .. } | StoreError::Unavailable { .. }) => {}
-                        Err(other) => panic!("{other}"),
-                    }
-                    if done.load(Ordering::SeqCst) {
-                        break;
-                    }
-                }
-                acknowledged
-            })
-        })
-        .collect();
-    for _ in 0..3 {
-        clock.sleep(Duration::from_millis(200)).await;
-        server.restart();
+    let (acknowledged, lost) = acknowledged_and_lost(&[]).await;
+    assert!(acknowledged > 300, "hardly anything was written: {acknowledged}");
+    assert_eq!(lost, 0, "of {acknowledged}");
+}
+
+/// The control: a server that keeps nothing is found out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_server_without_its_file_loses_records() {
+    if listed_url().is_none() {
+        return;
     }
-    clock.sleep(Duration::from_millis(200)).await;
-    done.store(true, Ordering::SeqCst);
-    let mut acknowledged = Vec::new();
-    for writer in writers {
-        acknowledged.extend(writer.await.unwrap());
-    }
-    assert!(acknowledged.len() > 500, "hardly anything was written: {}", acknowledged.len());
-    let records = store.get_batch(&acknowledged).await.unwrap();
-    let lost = records.iter().filter(|record| record.is_none()).count();
-    assert_eq!(lost, 0, "of {}", acknowledged.len());
+    let (acknowledged, lost) = acknowledged_and_lost(&["--appendonly", "no"]).await;
+    assert!(lost > 0, "of {acknowledged}");
 }
 
 /// While no server is there nothing can have been sent, and that is what callers are told.

@@ -11,7 +11,7 @@ use wane_backends::OpenError;
 use wane_backends::redis::{RedisSettings, RedisStore};
 
 use crate::harness::redis::{fresh_settings, listed_url};
-use crate::harness::redis_server::Server;
+use crate::harness::redis_server::{Server, free_port};
 
 const SECRET: &str = "canary-secret";
 
@@ -91,6 +91,39 @@ async fn tls_where_there_is_none_does_not_open() {
     let error = refusal(&format!("rediss://:{SECRET}@127.0.0.1:{}", server.port())).await;
     let told = matches!(error, OpenError::Refused { .. } | OpenError::Unreachable { .. });
     assert!(told, "{error:?}");
+}
+
+/// A server that speaks TLS is trusted by its authority, and by nothing else.
+#[tokio::test]
+async fn tls_needs_the_authority_of_the_server() {
+    if listed_url().is_none() {
+        return;
+    }
+    let files = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let path = |name: &str| files.path().join(name).display().to_string();
+    let (certificate, secret) = (path("certificate.pem"), path("key.pem"));
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&secret, made.signing_key.serialize_pem()).unwrap();
+    let port = free_port().to_string();
+    let _server = Server::start(&[
+        "--tls-port",
+        &port,
+        "--tls-cert-file",
+        &certificate,
+        "--tls-key-file",
+        &secret,
+        "--tls-ca-cert-file",
+        &certificate,
+        "--tls-auth-clients",
+        "no",
+    ]);
+    opening(&format!("rediss://127.0.0.1:{port}?ca={certificate}")).await.unwrap();
+    let error = refusal(&format!("rediss://127.0.0.1:{port}")).await;
+    let OpenError::Refused { check, .. } = &error else { panic!("{error:?}") };
+    assert!(check.contains("certificate"), "{error}");
+    let error = refusal(&format!("redis://127.0.0.1:{port}")).await;
+    println!("without TLS: {error}");
 }
 
 #[tokio::test]
@@ -174,7 +207,7 @@ async fn a_user_who_may_not_see_settings_can_open() {
     let rule = format!(">{SECRET}");
     redis::cmd("ACL")
         .arg(&["SETUSER", "app", "on", &rule, "resetkeys", "~test-*", "-@all", "+@read", "+@write"])
-        .arg(&["+@scripting", "+info", "+time", "+scan", "+@connection"])
+        .arg(&["+@scripting", "+@connection", "+info", "+time"])
         .exec(&mut connection)
         .unwrap();
     let url = format!("redis://app:{SECRET}@127.0.0.1:{}", server.port());

@@ -15,12 +15,23 @@ pub(crate) struct Server {
     process: Option<Child>,
 }
 
+/// A port that nobody listens on, nor on the one by which servers of a cluster find each other.
+pub(crate) fn free_port() -> u16 {
+    const TO_CLUSTER_PORT: u16 = 10_000;
+    let listen = |port| TcpListener::bind(("127.0.0.1", port)).ok();
+    loop {
+        let free = listen(0).expect("a free port");
+        let port = free.local_addr().expect("its number").port();
+        if port.checked_add(TO_CLUSTER_PORT).is_some_and(|other| listen(other).is_some()) {
+            return port;
+        }
+    }
+}
+
 impl Server {
     /// A server that syncs what it acknowledges, with further options.
     pub(crate) fn start(options: &[&str]) -> Self {
-        let free = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-        let port = free.local_addr().expect("its number").port();
-        drop(free);
+        let port = free_port();
         let directory = tempfile::tempdir().expect("a temporary directory");
         let options = options.iter().map(|&option| option.to_owned()).collect();
         let mut server = Self { directory, port, options, process: None };
