@@ -4,6 +4,7 @@
 //! into `bench/out/`, says how busy the machine was with other things, and with `--check` fails
 //! by name for every ratio below its bar.
 
+mod backends;
 mod file;
 mod heap;
 mod http;
@@ -28,7 +29,7 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 const USAGE: &str = "\
 usage: wane-bench NAME [--quick] [--json FILE] [--check] [--dir DIR]
 
-  NAME         memory, file, http, or all
+  NAME         memory, file, http, backends, or all
   --quick      smaller sizes and shorter rounds: within a minute for each name
   --json FILE  write ratios and rows as JSON
   --check      exit with 1 and name every ratio below its bar
@@ -51,6 +52,7 @@ enum Benchmark {
     Memory,
     File,
     Http,
+    Backends,
 }
 
 #[derive(Debug)]
@@ -123,7 +125,11 @@ fn benchmarks(name: &OsString) -> Result<Vec<Benchmark>, lexopt::Error> {
         Some("memory") => Ok(vec![Benchmark::Memory]),
         Some("file") => Ok(vec![Benchmark::File]),
         Some("http") => Ok(vec![Benchmark::Http]),
-        Some("all") => Ok(vec![Benchmark::Memory, Benchmark::File, Benchmark::Http]),
+        Some("backends") => Ok(vec![Benchmark::Backends]),
+        Some("all") => {
+            use Benchmark::{Backends, File, Http, Memory};
+            Ok(vec![Memory, File, Http, Backends])
+        }
         Some(_) | None => Err(format!("there is no benchmark {name:?}").into()),
     }
 }
@@ -137,6 +143,7 @@ fn measure(options: &Options) -> Result<ExitCode, BoxError> {
             Benchmark::Memory => memory::run(options)?,
             Benchmark::File => file::run(options)?,
             Benchmark::Http => http::run(options)?,
+            Benchmark::Backends => backends::run(options)?,
         };
         report.note(machine_note(counters.since(), start.elapsed()));
         print!("{}", report.to_text());
@@ -209,7 +216,7 @@ mod tests {
             panic!("legal arguments");
         };
         assert!(options.quick && !options.check);
-        assert_eq!(options.names.len(), 3);
+        assert_eq!(options.names.len(), 4);
     }
 
     #[test]

@@ -23,6 +23,7 @@ use scylla::statement::unprepared::Statement;
 use wane::store::BoxError;
 
 use super::CassandraSettings;
+use super::session::OPENING;
 use crate::OpenError;
 
 /// The layout that this program reads and writes.
@@ -204,6 +205,8 @@ impl Schema<'_> {
         let mut statement = Statement::new(text);
         // A node knows the schema by itself.
         statement.set_consistency(Consistency::One);
+        // Making a table takes a node under load some seconds.
+        statement.set_request_timeout(Some(OPENING));
         statement.set_load_balancing_policy(self.node.clone());
         statement
     }

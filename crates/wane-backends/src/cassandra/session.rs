@@ -31,10 +31,13 @@ use crate::OpenError;
 pub(super) const REQUEST: Duration = Duration::from_secs(3);
 
 /// How long the first contact may take, all nodes together.
-const OPENING: Duration = Duration::from_secs(15);
+pub(super) const OPENING: Duration = Duration::from_secs(15);
 
 /// How long one connection may take.
 const CONNECTING: Duration = Duration::from_secs(3);
+
+/// How long a node may take to tell of the others; the driver waits a second longer for it.
+const METADATA: Duration = Duration::from_secs(2);
 
 /// A silent connection is asked this often whether it lives, and given up after as long again.
 const KEEPALIVE: Duration = Duration::from_secs(4);
@@ -49,7 +52,7 @@ pub(super) async fn connect(settings: &CassandraSettings) -> Result<Session, Ope
         .default_execution_profile_handle(profile(settings).into_handle())
         .connection_timeout(CONNECTING)
         .hostname_resolution_timeout(Some(CONNECTING))
-        .metadata_request_clientside_timeout(REQUEST)
+        .metadata_request_serverside_timeout(METADATA)
         .keepalive_interval(KEEPALIVE)
         .keepalive_timeout(KEEPALIVE)
         .schema_agreement_timeout(OPENING)

@@ -130,8 +130,8 @@ setting::settings! {
     /// How log lines are written: for people or for programs.
     log_format: LogFormat = Is("text");
 
-    /// What is logged: a level, and levels of single targets.
-    log_filter: LogFilter = Is("info");
+    /// What is logged: a level, and levels of single targets. The driver of Cassandra talks much.
+    log_filter: LogFilter = Is("info,scylla=warn");
 }
 
 /// The files of TLS.
