@@ -17,6 +17,7 @@
 //! |---|---|
 //! | `settings` | the URL |
 //! | `session` | connections and timeouts |
+//! | `routing` | which node is asked |
 //! | `tls` | the same encrypted (feature `cassandra-tls`) |
 //! | `schema` | keyspace, tables, layout row |
 //! | `statements` | the CQL, with its conditions |
@@ -30,6 +31,7 @@
 mod batches;
 mod doubt;
 mod reading;
+mod routing;
 mod row;
 mod schema;
 mod session;

@@ -24,6 +24,7 @@ use scylla::statement::{Consistency, SerialConsistency};
 use tokio::time::timeout;
 
 use super::CassandraSettings;
+use super::routing::SameReplica;
 use crate::OpenError;
 
 /// How long a statement may take. A node gives up on its own before that (2 s by default), so
@@ -40,7 +41,7 @@ const CONNECTING: Duration = Duration::from_secs(3);
 const METADATA: Duration = Duration::from_secs(2);
 
 /// A silent connection is asked this often whether it lives, and given up after as long again.
-const KEEPALIVE: Duration = Duration::from_secs(4);
+const KEEPALIVE: Duration = Duration::from_secs(2);
 
 /// Connections to each node, so that one that breaks does not cut the node off.
 const CONNECTIONS: usize = 2;
@@ -82,10 +83,7 @@ pub(super) async fn connect(settings: &CassandraSettings) -> Result<Session, Ope
 /// How every statement is sent.
 pub(super) fn profile(settings: &CassandraSettings) -> ExecutionProfile {
     // Any datacenter can serve: decisions span all of them anyway.
-    let nodes = DefaultPolicy::builder().token_aware(true).permit_dc_failover(true);
-    // All clients of a datacenter ask the same replica of a partition while it lives: those that go
-    // through one node do not get in each other's way as much.
-    let mut nodes = nodes.enable_shuffling_replicas(false);
+    let mut nodes = DefaultPolicy::builder().token_aware(true).permit_dc_failover(true);
     if let Some(datacenter) = &settings.datacenter {
         nodes = nodes.prefer_datacenter(datacenter.clone());
     }
@@ -95,7 +93,7 @@ pub(super) fn profile(settings: &CassandraSettings) -> ExecutionProfile {
         .request_timeout(Some(REQUEST))
         .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
         .speculative_execution_policy(None)
-        .load_balancing_policy(nodes.build())
+        .load_balancing_policy(Arc::new(SameReplica { below: nodes.build() }))
         .build()
 }
 

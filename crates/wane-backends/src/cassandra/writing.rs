@@ -15,8 +15,8 @@ use scylla::serialize::row::SerializeRow;
 use scylla::statement::prepared::PreparedStatement;
 use tokio::time::timeout;
 use wane::store::{
-    Change, Condition, Current, Effect, Fence, Key, Life, Outcome, Record, Step, StoreError,
-    Timestamp, Write,
+    Change, Condition, Current, Effect, Fence, Key, Life, MAX_VALUE, Outcome, Record, Step,
+    StoreError, Timestamp, Write,
 };
 
 use super::CassandraStore;
@@ -81,7 +81,7 @@ impl CassandraStore {
             // A delete reports the expiry of what it removes, so it has to look first.
             return Ok(Attempt::Over(None));
         };
-        if write.life == Life::Keep {
+        if write.life == Life::Keep || is_beyond_any_value(change.condition()) {
             return Ok(Attempt::Over(None));
         }
         let now = self.now();
@@ -252,6 +252,11 @@ impl CassandraStore {
         }
         Err(self.unknown(doubt))
     }
+}
+
+/// Whether the condition holds for no legal value: nothing so long is sent.
+fn is_beyond_any_value(condition: &Condition<'_>) -> bool {
+    matches!(condition, Condition::Equals(expected) if expected.len() > MAX_VALUE)
 }
 
 /// The record that the change leaves in the case that its shortcut is for: no stamp in the way,

@@ -103,14 +103,14 @@ async fn of_racers_in_two_processes_at_most_one_is_applied() {
     assert_one_winner(Replication::Cas3).await;
 }
 
-/// Unknown increments are counted apart: the counter is between what was applied and that.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn increments_from_two_processes_lose_nothing() {
-    let Some(place) = Place::new(Replication::Cas1) else { return };
+/// Unknown increments are counted apart: the counter is between what was applied and that. They are
+/// few because both processes ask the same replica; asking any, a fifth of them was unknown.
+async fn assert_nothing_lost(replication: Replication) {
+    let Some(place) = Place::new(replication) else { return };
     let clock = SystemClock::shared();
     let stores = [place.connect(clock.clone()).await, place.connect(clock).await];
-    let key = Key::new(b"counter", b"").unwrap();
-    assert!(stores[0].put(&key, write("0")).await.unwrap().is_applied());
+    let key = Key::new(b"counter", b"").expect("a short key");
+    assert!(stores[0].put(&key, write("0")).await.is_ok_and(|outcome| outcome.is_applied()));
     let mut racers = JoinSet::new();
     for store in stores.iter().cycle().take(4) {
         let (store, key) = (store.clone(), key.clone());
@@ -121,10 +121,17 @@ async fn increments_from_two_processes_lose_nothing() {
         applied += sure;
         unknown += unsure;
     }
-    let counter: u64 = stored(&stores, &key).await.unwrap().parse().unwrap();
+    let counter = stored(&stores, &key).await.and_then(|text| text.parse::<u64>().ok());
+    let counter = counter.expect("a number");
     assert!((applied..=applied + unknown).contains(&counter), "{counter}: {applied}, {unknown}");
-    assert!(applied > 0, "nothing was counted");
+    assert!(unknown * 16 < applied, "{unknown} unknown beside {applied}");
     place.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn increments_from_two_processes_lose_nothing() {
+    assert_nothing_lost(Replication::Cas1).await;
+    assert_nothing_lost(Replication::Cas3).await;
 }
 
 async fn increments(store: &CassandraStore, key: &Key, times: u64) -> (u64, u64) {
