@@ -115,7 +115,7 @@ pub(super) struct BareDynamodb {
 }
 
 impl BareDynamodb {
-    pub(super) async fn connect(endpoint: &str, table: &str) -> Self {
+    pub(super) fn connect(endpoint: &str, table: &str) -> Self {
         let tls = aws_smithy_http_client::tls::Provider::Rustls(
             aws_smithy_http_client::tls::rustls_provider::CryptoMode::Ring,
         );

@@ -158,8 +158,7 @@ impl Trials {
         let settings = DynamodbSettings::from_url(&url)?;
         let store = DynamodbStore::connect(settings, Arc::clone(&clock));
         let store = Arc::new(self.runtime.block_on(store)?);
-        let bare = self.runtime.block_on(BareDynamodb::connect(&endpoint, &table));
-        let bare = Arc::new(bare);
+        let bare = Arc::new(BareDynamodb::connect(&endpoint, &table));
         let bare = call(&bare, async |bare: Arc<BareDynamodb>, number| bare.insert(number).await);
         let contest = [("dynamodb", inserts(&store)), ("bare SDK call", bare)];
         self.contest("dynamodb insert", 1, &contest, report)?;
