@@ -41,6 +41,9 @@ pub struct Plan {
     pub longest_ttl: u64,
     /// How far the clocks that judge expiry may be from the one that stamps the history.
     pub allowance: Allowance,
+    /// How long a client rests after the store was unavailable, so that an outage does not use up
+    /// its calls. For time that passes by itself.
+    pub rest: Duration,
 }
 
 impl Default for Plan {
@@ -53,6 +56,7 @@ impl Default for Plan {
             values: 3,
             longest_ttl: 30,
             allowance: Allowance::NONE,
+            rest: Duration::ZERO,
         }
     }
 }
@@ -297,6 +301,9 @@ impl<S: Store> Client<S> {
                 self.time.pass().await;
             }
             let event = self.call().await;
+            if event.answer == Answer::Unavailable && !self.plan.rest.is_zero() {
+                self.clock.sleep(self.plan.rest).await;
+            }
             self.remember(&event.answer);
             events.push(event);
         }
