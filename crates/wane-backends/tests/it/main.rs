@@ -26,5 +26,7 @@ mod redis_cluster;
 mod redis_faults;
 #[cfg(feature = "redis")]
 mod redis_opening;
+#[cfg(any(feature = "cassandra", feature = "dynamodb", feature = "redis"))]
+mod remote_faults;
 mod second_process;
 mod tidying;

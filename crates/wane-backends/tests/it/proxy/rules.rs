@@ -17,6 +17,8 @@ pub(crate) enum Chance {
     OneIn(u64),
     /// To the next so many chunks, then never.
     Next(u64),
+    /// To one chunk, the so many-th from now.
+    Nth(u64),
 }
 
 /// How a connection ends.
@@ -105,7 +107,7 @@ pub(super) enum Fate {
 pub(super) struct Judge {
     rules: watch::Receiver<Rules>,
     dice: Arc<ManualClock>,
-    /// What is left of [`Chance::Next`], by way.
+    /// What is left of [`Chance::Next`] or [`Chance::Nth`], by way.
     left: [AtomicU64; 2],
     counts: Mutex<Counts>,
     shut: watch::Sender<bool>,
@@ -125,8 +127,11 @@ impl Judge {
     /// Makes ready for rules that are about to hold.
     pub(super) fn begin(&self, rules: Rules) {
         for (left, chance) in self.left.iter().zip([rules.lose_requests, rules.lose_answers]) {
-            let next = if let Chance::Next(next) = chance { next } else { 0 };
-            left.store(next, Ordering::SeqCst);
+            let chunks = match chance {
+                Chance::Next(chunks) | Chance::Nth(chunks) => chunks,
+                Chance::Never | Chance::Always | Chance::OneIn(_) => 0,
+            };
+            left.store(chunks, Ordering::SeqCst);
         }
     }
 
@@ -140,13 +145,16 @@ impl Judge {
             Chance::Never => false,
             Chance::Always => true,
             Chance::OneIn(times) => self.dice.random_u64().is_multiple_of(times),
-            Chance::Next(_) => {
-                let take = |left: u64| left.checked_sub(1);
-                let left = &self.left[way as usize];
-                left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok()
-            }
+            Chance::Next(_) => self.take_one(way).is_some(),
+            Chance::Nth(_) => self.take_one(way) == Some(1),
         };
         if lost { Fate::Lose(rules.ending) } else { Fate::Pass(delay) }
+    }
+
+    /// Takes one of what is left, and returns how many there were.
+    fn take_one(&self, way: Way) -> Option<u64> {
+        let take = |left: u64| left.checked_sub(1);
+        self.left[way as usize].fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).ok()
     }
 
     pub(super) fn count(&self, count: impl FnOnce(&mut Counts)) {

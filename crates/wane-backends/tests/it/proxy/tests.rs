@@ -224,6 +224,18 @@ async fn a_lost_request_never_arrives() {
     }
 }
 
+#[tokio::test]
+async fn one_chunk_is_picked_by_its_number() {
+    let (_server, proxy) = server_and_proxy().await;
+    let mut client = connected(&proxy).await;
+    proxy.set(Rules { lose_answers: Chance::Nth(3), ..Rules::PASS }).await;
+    assert_eq!(say(&mut client, "first", PATIENCE).await, answer("first"));
+    assert_eq!(say(&mut client, "second", PATIENCE).await, answer("second"));
+    assert_eq!(say(&mut client, "third", PATIENCE).await, Got::Reset);
+    connected(&proxy).await;
+    assert_eq!(proxy.counts().lost_answers, 1);
+}
+
 /// Otherwise an answer could be taken for that of another question.
 #[tokio::test]
 async fn nothing_follows_a_loss_on_the_same_connection() {

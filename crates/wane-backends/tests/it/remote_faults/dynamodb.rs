@@ -1,0 +1,89 @@
+//! DynamoDB behind the proxy. Each node's clock decides, and a request brings its time along.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use wane::conformance::history::{Plan, number_from_env};
+use wane::conformance::linearizability::Allowance;
+use wane_backends::dynamodb::{DynamodbSettings, DynamodbStore};
+
+use super::histories::Trouble;
+use super::liar::{Guess, Liar};
+use super::{Ground, Patience, unclear_cases};
+use crate::harness::dynamodb::Server;
+
+const PATIENCE: Patience = Patience {
+    request: Duration::from_millis(700),
+    call: Duration::from_secs(6),
+    delete_reads_first: false,
+};
+
+const TROUBLE: Trouble = Trouble {
+    spell: Duration::from_millis(30),
+    delay: Duration::from_millis(40),
+    silence_one_in: 8,
+};
+
+/// How far the clock of the second node is ahead, in milliseconds.
+const AHEAD: u64 = 20;
+
+/// Histories within which a lie must come to light.
+const LIARS_PATIENCE: u64 = 30;
+
+unclear_cases!(on_dynamodb);
+
+async fn on_dynamodb(case: impl AsyncFnOnce(&Ground<DynamodbStore>)) {
+    let Some(server) = Server::listed() else { return };
+    let place = server.endpoint.strip_prefix("http://").expect("a plain endpoint");
+    let place: SocketAddr = place.parse().expect("an address");
+    let ahead = AHEAD as i64;
+    let ground = Ground::new("dynamodb", place, PATIENCE, ahead, async |address, clock| {
+        let url = server.url(&format!("http://{address}"));
+        let mut settings = DynamodbSettings::from_url(&url).expect("a legal URL");
+        settings.timeout = PATIENCE.request;
+        DynamodbStore::connect(settings, clock).await.expect("the server answers")
+    });
+    case(&ground.await).await;
+    server.remove_table().await;
+}
+
+fn plan() -> Plan {
+    let allowance = Allowance::skew(Duration::from_millis(AHEAD)).dated();
+    Plan { longest_ttl: 120, allowance, rest: Duration::from_millis(5), ..Plan::default() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dynamodb_is_linearizable_under_faults() {
+    on_dynamodb(async |ground| {
+        let before = ground.proxy.counts();
+        let seeds = 0..number_from_env("WANE_TEST_DYNAMODB_HISTORIES", 20);
+        let handles = [Arc::clone(&ground.through), Arc::clone(&ground.second)];
+        let checked = ground.histories(seeds, &plan(), TROUBLE, handles).await;
+        ground.assert_sound(checked, before);
+    })
+    .await;
+}
+
+async fn assert_caught(guess: Guess) {
+    on_dynamodb(async |ground| {
+        let liar = |inner: &Arc<DynamodbStore>| {
+            let (inner, clock) = (Arc::clone(inner), Arc::clone(&ground.clock));
+            Arc::new(Liar { inner, clock, guess })
+        };
+        let handles = [liar(&ground.through), liar(&ground.second)];
+        let checked = ground.histories(0..LIARS_PATIENCE, &plan(), TROUBLE, handles).await;
+        println!("{}", checked.expect_err("the guess must be caught"));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_takes_unclear_writes_for_applied_is_caught() {
+    assert_caught(Guess::Applied).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_sends_unclear_writes_again_is_caught() {
+    assert_caught(Guess::SendAgain).await;
+}
