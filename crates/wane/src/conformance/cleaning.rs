@@ -14,6 +14,9 @@ use crate::store::{Fence, Key, Store};
 const RECORDS: u32 = 4_000;
 const BYTES: usize = 1_024;
 
+/// A life that lasts through hundreds of calls to a busy server, and can be waited for.
+const PATIENT: u64 = 10_007;
+
 pub(super) fn cases<H: Harness>() -> Vec<Case<H>> {
     cases![Cleaning;
         Footprint: footprint_falls_back_after_expiry,
@@ -68,12 +71,16 @@ async fn footprint_falls_back_after_deletes_and_renewals<H: Harness>(
     trial: &Trial<'_, H>,
 ) -> CaseResult {
     let (before, grown) = grow(trial).await?;
-    let store = trial.store();
-    for row in 0..200_u32 {
-        let (key, value) = (trial.row("p", row.to_be_bytes()), [7; BYTES]);
+    let (store, value) = (trial.store(), [7; BYTES]);
+    let keys: Vec<Key> = (0..200_u32).map(|row| trial.row("p", row.to_be_bytes())).collect();
+    let writes = keys.iter().map(|key| (key.clone(), lasting(value, PATIENT)));
+    for outcome in store.put_batch(writes.collect()).await? {
+        check::applied(outcome)?;
+    }
+    for (row, key) in keys.iter().enumerate() {
         match row % 2 {
-            0 => check::applied(store.compare_and_delete(&key, &value, Fence::NONE).await?)?,
-            _ => check::applied(store.compare_and_swap(&key, &value, lasting("", SHORT)).await?)?,
+            0 => check::applied(store.compare_and_delete(key, &value, Fence::NONE).await?)?,
+            _ => check::applied(store.compare_and_swap(key, &value, lasting("", PATIENT)).await?)?,
         };
     }
     shrinks(trial, before, grown).await
