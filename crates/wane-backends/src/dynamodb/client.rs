@@ -25,6 +25,10 @@ use crate::OpenError;
 /// the network.
 const FINDING: Duration = Duration::from_secs(15);
 
+/// How long an unused connection is kept: well below what servers do. One that the server closes
+/// just as a write goes out over it leaves that write unknown.
+const IDLE: Duration = Duration::from_secs(10);
+
 /// How often a read is sent before its failure counts.
 const READ_ATTEMPTS: u32 = 4;
 
@@ -49,7 +53,8 @@ impl Table {
         clock: SharedClock,
     ) -> Result<Self, OpenError> {
         let tls = Provider::Rustls(CryptoMode::Ring);
-        let http = aws_smithy_http_client::Builder::new().tls_provider(tls).build_https();
+        let http = aws_smithy_http_client::Builder::new().pool_idle_timeout(IDLE);
+        let http = http.tls_provider(tls).build_https();
         let mut loader = aws_config::defaults(BehaviorVersion::latest()).http_client(http);
         if let Some(region) = &settings.region {
             loader = loader.region(Region::new(region.clone()));

@@ -11,14 +11,13 @@ use wane::store::{
 use wane_backends::dynamodb::DynamodbStore;
 
 use super::unclear::{Pair, permanent, row};
-use crate::harness::dynamodb::{Dynamodb, Server, clock_of_today};
+use crate::harness::dynamodb::{Server, clock_of_today, with_real_pauses};
 
 /// The store on a clock that stands still.
 async fn still() -> Option<(Server, DynamodbStore, Arc<ManualClock>)> {
-    let harness = Dynamodb::new(Server::listed()?).await;
-    let clock = clock_of_today();
-    let store = harness.server.connect(clock.clone()).await;
-    Some((harness.server, store, clock))
+    let (server, clock) = (Server::listed()?, clock_of_today());
+    let store = server.connect(with_real_pauses(clock.clone())).await;
+    Some((server, store, clock))
 }
 
 fn lasting(value: &str, millis: u64) -> Write {

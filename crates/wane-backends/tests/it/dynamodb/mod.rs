@@ -13,7 +13,7 @@ use wane::clock::{Clock, ManualClock, SystemClock};
 use wane::conformance::differential::{Trials, compare_with_model};
 use wane::conformance::run_all;
 
-use crate::harness::dynamodb::{Dynamodb, Server};
+use crate::harness::dynamodb::{Dynamodb, Server, with_real_pauses};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dynamodb_keeps_the_contract() {
@@ -36,9 +36,8 @@ fn dynamodb_answers_as_the_model_does() {
         // A table for each case. The clock comes to the present, where nothing is cleaned up yet.
         let server = Server::listed().expect("it was listed before");
         servers.lock().push(server.clone());
-        server.connect(SystemClock::shared()).await;
         clock.never_before(SystemClock::shared().now());
-        server.connect(clock).await
+        server.connect(with_real_pauses(clock)).await
     };
     let trials = Trials::seeded(1);
     let trials = Trials { cases: trials.cases.min(48), shrink: 200, ..trials };

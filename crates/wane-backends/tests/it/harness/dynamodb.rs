@@ -9,9 +9,9 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_dynamodb::types::AttributeValue;
 use parking_lot::Mutex;
-use wane::clock::{ManualClock, SharedClock, SystemClock};
+use wane::clock::{Clock, ManualClock, SharedClock, Sleep, SystemClock};
 use wane::conformance::{Harness, outlive};
-use wane::store::{StoreError, Ttl};
+use wane::store::{StoreError, Timestamp, Ttl};
 use wane_backends::dynamodb::{DynamodbSettings, DynamodbStore};
 
 use super::listed::settings_of;
@@ -95,6 +95,40 @@ impl Server {
     }
 }
 
+/// A clock that a test moves, but for the pauses between requests: those are to a real server.
+#[derive(Debug)]
+struct RealPauses {
+    moved: Arc<ManualClock>,
+    real: SharedClock,
+}
+
+impl Clock for RealPauses {
+    fn now(&self) -> Timestamp {
+        self.moved.now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.moved.monotonic()
+    }
+
+    fn sleep(&self, duration: Duration) -> Sleep {
+        self.real.sleep(duration)
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) {
+        self.moved.fill_random(bytes);
+    }
+
+    fn never_before(&self, floor: Timestamp) {
+        self.moved.never_before(floor);
+    }
+}
+
+/// What a store lives by whose time `moved` tells.
+pub(crate) fn with_real_pauses(moved: Arc<ManualClock>) -> SharedClock {
+    Arc::new(RealPauses { moved, real: SystemClock::shared() })
+}
+
 /// A clock that a test moves, from the present on.
 pub(crate) fn clock_of_today() -> Arc<ManualClock> {
     ManualClock::starting_at(SystemClock::shared().now(), 1)
@@ -108,10 +142,8 @@ pub(crate) struct Dynamodb {
 
 impl Dynamodb {
     pub(crate) async fn new(server: Server) -> Self {
-        // Whoever waits for the table to be made waits in real time.
-        server.connect(SystemClock::shared()).await;
         let clock = clock_of_today();
-        let store = Mutex::new(server.connect(clock.clone()).await);
+        let store = Mutex::new(server.connect(with_real_pauses(clock.clone())).await);
         Self { server, clock, store }
     }
 }
@@ -136,7 +168,7 @@ impl Harness for Dynamodb {
     }
 
     async fn reopen(&self) -> Result<bool, StoreError> {
-        let opened = self.server.connect(self.clock.clone()).await;
+        let opened = self.server.connect(with_real_pauses(self.clock.clone())).await;
         *self.store.lock() = opened;
         Ok(true)
     }
