@@ -13,9 +13,10 @@ use super::liar::{Guess, Liar};
 use super::{Ground, Patience, unclear_cases};
 use crate::harness::dynamodb::Server;
 
+/// A write is sent once and looked for up to four times.
 const PATIENCE: Patience = Patience {
-    request: Duration::from_millis(700),
-    call: Duration::from_secs(6),
+    request: Duration::from_secs(2),
+    call: Duration::from_secs(12),
     delete_reads_first: false,
 };
 

@@ -95,7 +95,7 @@ async fn a_history_sees_a_lie_below_a_spread() {
     let plan = Plan::default();
     let checked = check_histories(0..50, &plan, |seed| {
         let time = Time::manual(seed);
-        let below = LyingStore::new(time.clock(), seed, Lie::ExpiresEarly);
+        let below = LyingStore::new(time.clock(), seed, Lie::ExpiresEarly(1));
         let store = spread(below, 2).now_or_never().expect("it answers at once");
         (Arc::new(Keyspaced::new(store)), time)
     });
