@@ -5,6 +5,8 @@ CARGO ?= cargo
 DENY_WARNINGS := $(if $(CI),-D warnings,)
 # The real servers that the tests of the backends run on.
 SERVERS := redis cas1 cas3 dynamodb
+# What became of each conformance case on each store.
+MATRIX := $(CURDIR)/target/conformance.tsv
 
 .DEFAULT_GOAL := help
 .PHONY: help quick test bench soak tools fmt clippy deny unit all-tests doc fuzz-short schemathesis
@@ -49,7 +51,9 @@ unit:
 # Built first: a compiler beside starting servers slows both, and not all that is written compiles.
 all-tests:
 	$(CARGO) test --all-features --no-run
-	scripts/servers run $(SERVERS) -- $(CARGO) test --all-features
+	rm -f $(MATRIX)
+	WANE_TEST_MATRIX=$(MATRIX) scripts/servers run $(SERVERS) -- $(CARGO) test --all-features
+	scripts/matrix $(MATRIX)
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --all-features

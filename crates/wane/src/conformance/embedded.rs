@@ -121,9 +121,24 @@ fn in_time<S: Store>(below: S, clock: SharedClock) -> DeadlineStore<S> {
 }
 
 impl Report {
-    /// Says on standard error how many cases ran on which store, past any capture of test output.
+    /// Says on standard error how many cases ran on which store, past any capture of test output,
+    /// and appends what became of each to the file that `WANE_TEST_MATRIX` names.
     pub fn announce(&self) {
         // Nobody to read it is no reason to fail.
         drop(writeln!(std::io::stderr(), "{self}"));
+        if let Some(path) = std::env::var_os("WANE_TEST_MATRIX") {
+            let file = std::fs::OpenOptions::new().append(true).create(true).open(&path);
+            let written = file.and_then(|mut file| file.write_all(self.lines().as_bytes()));
+            written.unwrap_or_else(|error| panic!("WANE_TEST_MATRIX={path:?}: {error}"));
+        }
+    }
+
+    /// A line for each case: store, case and outcome, with tabs between.
+    fn lines(&self) -> String {
+        let passed = self.passed.iter().map(|case| (*case, "passed"));
+        let failed = self.failed.iter().map(|failure| (failure.case, "failed"));
+        let others = self.not_applicable.iter().map(|(case, _)| (*case, "not applicable"));
+        let each = passed.chain(failed).chain(others);
+        each.map(|(case, outcome)| format!("{}\t{case}\t{outcome}\n", self.store)).collect()
     }
 }
