@@ -29,4 +29,6 @@ mod redis_opening;
 #[cfg(any(feature = "cassandra", feature = "dynamodb", feature = "redis"))]
 mod remote_faults;
 mod second_process;
+#[cfg(all(feature = "redis", feature = "cassandra", feature = "dynamodb"))]
+mod shared_stores;
 mod tidying;
