@@ -111,7 +111,7 @@ fn without_a_server_it_says_what_was_tried_and_what_to_do() {
 fn serve_says_what_is_wrong_with_its_settings_and_ends_with_two() {
     for (arguments, says) in [
         (&["serve", "--listen", "0.0.0.0:0"][..], "set insecure"),
-        (&["serve", "--storage", "redis"], "not built into this version"),
+        (&["serve", "--storage", "disk"], "give mem, file, redis"),
         (&["serve", "--listen", "nowhere"], "listen"),
         (&["serve", "--lisen", "x"], "--listen"),
     ] {
