@@ -24,6 +24,8 @@
 mod any;
 #[cfg(feature = "cassandra")]
 pub mod cassandra;
+#[cfg(any(feature = "redis", feature = "cassandra"))]
+mod certainty;
 mod clock_guard;
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb;

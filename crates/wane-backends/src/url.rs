@@ -80,8 +80,9 @@ impl StoreUrl {
     /// The URL without its user and password.
     #[must_use]
     pub fn without_secrets(url: &str) -> String {
-        let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+        let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
         match rest.rsplit_once('@') {
+            Some((_, place)) if scheme.is_empty() => format!("..@{place}"),
             Some((_, place)) => format!("{scheme}://..@{place}"),
             None => url.to_owned(),
         }
@@ -180,6 +181,7 @@ mod tests {
         let url = "redis://user:canary@h:1/0?a=b";
         assert!(!format!("{:?}", parsed(url)).contains("canary"));
         assert_eq!(StoreUrl::without_secrets(url), "redis://..@h:1/0?a=b");
-        assert_eq!(StoreUrl::without_secrets("file:a@b"), "file:a@b");
+        assert_eq!(StoreUrl::without_secrets("reds:user:canary@h"), "..@h");
+        assert_eq!(StoreUrl::without_secrets("file:a"), "file:a");
     }
 }

@@ -131,20 +131,20 @@ async fn open(settings: &Settings, clock: &SharedClock) -> Result<Services, Serv
             Ok(services) => return Ok(services),
             Err(error) => error,
         };
-        let lasting = match error {
-            WiringError::Open(OpenError::InUse { .. }) if !settings.wait => {
-                return Err(ServeError::InUse { in_use: error });
-            }
-            WiringError::Open(OpenError::Unreachable { .. }) if !settings.wait => {
-                return Err(ServeError::Unreachable { unreachable: error });
-            }
-            WiringError::Open(OpenError::InUse { .. } | OpenError::Unreachable { .. }) => error,
-            WiringError::Open(_) | WiringError::Spread(_) => return Err(ServeError::Open(error)),
-        };
+        let is_in_use = matches!(error, WiringError::Open(OpenError::InUse { .. }));
+        if !is_in_use && !error.may_pass() {
+            return Err(ServeError::Open(error));
+        }
+        if !settings.wait {
+            return Err(match is_in_use {
+                true => ServeError::InUse { in_use: error },
+                false => ServeError::Unreachable { unreachable: error },
+            });
+        }
         let now = clock.monotonic();
         if said.is_none_or(|said| now.saturating_sub(said) >= SAY_AGAIN) {
             let waited = now.saturating_sub(began).as_secs();
-            tracing::info!(waited_seconds = waited, "waiting for the store: {lasting}");
+            tracing::info!(waited_seconds = waited, "waiting for the store: {error}");
             said = Some(now);
         }
         clock.sleep(TRY_AGAIN).await;

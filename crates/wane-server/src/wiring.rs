@@ -9,7 +9,7 @@ use wane::services::app_ttl::{AppTtl, AppTtlStorage};
 use wane::services::apps::Apps;
 use wane::services::backup::{Backup, BackupError};
 use wane::store::{
-    CacheSettings, CachedStore, DeadlineStore, ObservedStore, SpreadError, SpreadStore,
+    CacheSettings, CachedStore, DeadlineStore, ObservedStore, SpreadError, SpreadStore, StoreError,
     WatchedStore, prometheus_text,
 };
 use wane_backends::{AnyStore, OpenError};
@@ -43,8 +43,26 @@ pub enum WiringError {
     Open(#[from] OpenError),
 
     /// The store opens, and its records lie otherwise.
-    #[error("{0} (WANE_SPREAD_BUCKETS)")]
+    #[error("{0}{setting}", setting = setting_of(.0))]
     Spread(#[from] SpreadError),
+}
+
+/// The setting to look at, where the number of buckets is the reason.
+fn setting_of(error: &SpreadError) -> &'static str {
+    if matches!(error, SpreadError::Store(_)) { "" } else { " (WANE_SPREAD_BUCKETS)" }
+}
+
+impl WiringError {
+    /// Whether the store may answer later without anything being changed.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Open(error) => matches!(error, OpenError::Unreachable { .. }),
+            Self::Spread(SpreadError::Store(error)) => {
+                matches!(error, StoreError::Unavailable { .. } | StoreError::Unknown { .. })
+            }
+            Self::Spread(_) => false,
+        }
+    }
 }
 
 /// Everything that answers requests. A clone is a second handle, and one reference count: each

@@ -17,6 +17,7 @@ use wane::store::{Change, Effect, Fence, Key, Outcome, Record, Step, StoreError,
 use super::CassandraStore;
 use super::row::{Cells, Seen};
 use super::writing::Verdict;
+use crate::certainty::least_certain;
 
 /// Partitions under way at once.
 const SIDE_BY_SIDE: usize = 32;
@@ -92,8 +93,9 @@ impl CassandraStore {
         let _turn = turn.map_err(|error| self.unavailable(error))?;
         let clusterings: Vec<&[u8]> = keys.iter().map(Key::clustering).collect();
         let statement = &self.inner.statements.of(partition).get_some;
-        let rows = self.serial_rows(statement, (partition, clusterings)).await?;
+        // Before the look: a record that another process renews meanwhile is live all the time.
         let now = self.now();
+        let rows = self.serial_rows(statement, (partition, clusterings)).await?;
         let mut records = Vec::with_capacity(rows.rows_num());
         for columns in self.columns(&rows)? {
             let columns = columns?;
@@ -123,7 +125,7 @@ impl CassandraStore {
         let mut all = Progress::default();
         while let Some(progress) = running.next().await {
             all.done.extend(progress.done);
-            all.error = worse(all.error, progress.error);
+            all.error = least_certain(all.error, progress.error);
         }
         if let Some(error) = all.error {
             return Err(self.partial(error, &all.done));
@@ -246,12 +248,4 @@ fn fitting(puts: &[Put]) -> usize {
     }
     // One that fits no statement with others has one of its own.
     keys.len().max(1)
-}
-
-/// The error that says less about what was applied.
-fn worse(one: Option<StoreError>, other: Option<StoreError>) -> Option<StoreError> {
-    match (&one, &other) {
-        (None, _) | (Some(StoreError::Unavailable { .. }), Some(_)) => other,
-        (Some(_), _) => one,
-    }
 }

@@ -147,7 +147,7 @@ impl Store for CassandraStore {
     type ScanCursor = CassandraScanCursor;
 
     async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
-        self.point(key).await.map(|(record, _)| record)
+        self.point(key).await
     }
 
     async fn get_batch(&self, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
@@ -202,8 +202,8 @@ impl Store for CassandraStore {
     }
 
     async fn query_ttl(&self, key: &Key) -> Result<Remaining, StoreError> {
-        let (record, now) = self.point(key).await?;
-        Ok(record.map_or(Remaining::Absent, |record| record.remaining(now)))
+        let record = self.point(key).await?;
+        Ok(record.map_or(Remaining::Absent, |record| record.remaining_of_live(self.now())))
     }
 }
 

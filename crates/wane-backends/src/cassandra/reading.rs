@@ -19,7 +19,7 @@ use scylla::statement::prepared::PreparedStatement;
 use tokio::time::timeout;
 use wane::store::{
     ClusteringRange, Key, PAGE_BYTES, Page, PageFill, PageLimit, Partition, Record, Row, ScanPage,
-    StoreError, Timestamp,
+    StoreError,
 };
 
 use super::CassandraStore;
@@ -35,13 +35,14 @@ const PAGE_WALK: usize = 20_000;
 const READS: usize = 8;
 
 impl CassandraStore {
-    /// The live record at `key`, and the instant at which it was judged.
-    pub(super) async fn point(&self, key: &Key) -> Result<(Option<Record>, Timestamp), StoreError> {
+    /// The live record at `key`.
+    pub(super) async fn point(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         let turn = self.inner.turns.together(key.partition()).await;
         let _turn = turn.map_err(|error| self.unavailable(error))?;
-        let seen = self.look(key).await?;
+        // Before the look: a record that another process renews meanwhile is live all the time.
         let now = self.now();
-        Ok((seen.into_live(now), now))
+        let seen = self.look(key).await?;
+        Ok(seen.into_live(now))
     }
 
     /// What stands at `key`, expired or not.
@@ -94,9 +95,9 @@ impl CassandraStore {
         loop {
             // One more than there is room for tells whether there is a rest.
             let asked = pace.rows().min(fill.room() + 1);
+            let now = self.now();
             let rows = self.rows_from(p, &start, range.end(), asked).await?;
             pace.note(&rows);
-            let now = self.now();
             let got = rows.rows_num();
             for columns in self.columns(&rows)? {
                 let columns = columns?;
@@ -105,6 +106,7 @@ impl CassandraStore {
                     return Ok(Page { rows: fill.into_rows(), rest });
                 }
                 walked += 1;
+                // The least clustering after this one is this one and a zero byte.
                 start = [columns.c, &[0]].concat();
                 let key = stored_key(p, columns.c)?;
                 if let Some(record) = Seen::decode(&key, &columns)?.into_live(now) {
@@ -115,8 +117,8 @@ impl CassandraStore {
                 return Ok(Page { rows: fill.into_rows(), rest: None });
             }
             if fill.is_full() || walked >= PAGE_WALK {
-                // The least clustering after the last one is the last one and a zero byte.
-                return Ok(Page { rows: fill.into_rows(), rest: Some(range.starting_at(start)) });
+                let last = &start[..start.len() - 1];
+                return Ok(Page { rows: fill.into_rows(), rest: range.after(last) });
             }
         }
     }
@@ -153,12 +155,10 @@ impl CassandraStore {
         let mut fill = PageFill::new(limit);
         let mut walked = 0;
         loop {
-            let now = self.now();
             while !fill.is_full() {
+                // It was live when it was read. Since then it may have been renewed.
                 let Some(Row { key, record }) = cursor.fetched.pop_front() else { break };
-                if record.is_live(now) {
-                    fill.push(key, record);
-                }
+                fill.push(key, record);
             }
             if fill.is_full() || walked >= PAGE_WALK {
                 let next = (!cursor.is_done()).then_some(cursor);
@@ -177,11 +177,11 @@ impl CassandraStore {
         let tables = &self.inner.statements.tables;
         let mut statement = tables[table].scan.clone();
         statement.set_page_size(i32::try_from(cursor.pace.rows()).unwrap_or(i32::MAX));
+        let now = self.now();
         let page = self.inner.session.execute_single_page(&statement, (), state).await;
         let (rows, after) = page.map_err(|error: ExecutionError| self.unavailable(error))?;
         let rows = rows.into_rows_result().map_err(|error| self.unavailable(error))?;
         cursor.pace.note(&rows);
-        let now = self.now();
         for columns in self.columns(&rows)? {
             let columns = columns?;
             let key = stored_key(columns.p, columns.c)?;
@@ -238,7 +238,7 @@ impl CassandraScanCursor {
 struct Pace(usize);
 
 impl Pace {
-    const LEAST: usize = 16;
+    const LEAST: usize = 4;
     const MOST: usize = 512;
 
     fn new() -> Self {

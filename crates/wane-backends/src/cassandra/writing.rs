@@ -42,8 +42,8 @@ pub(super) enum Verdict {
 /// What became of a shortcut.
 enum Attempt {
     Done(Outcome),
-    /// It did not fit, and this stood in the way, where the statement tells.
-    Over(Option<Seen>),
+    /// It did not fit, and this stood in the way at this time, where the statement tells.
+    Over(Option<(Seen, Timestamp)>),
 }
 
 impl CassandraStore {
@@ -98,7 +98,7 @@ impl CassandraStore {
             Verdict::Applied => Attempt::Done(Outcome::Applied { expires_at: record.expires_at }),
             // The condition of a put does not name the value.
             Verdict::Refused(_) if *change.condition() == Condition::Always => Attempt::Over(None),
-            Verdict::Refused(seen) => Attempt::Over(Some(seen)),
+            Verdict::Refused(seen) => Attempt::Over(Some((seen, now))),
         })
     }
 
@@ -159,14 +159,18 @@ impl CassandraStore {
         &self,
         key: &Key,
         change: &Change<'_>,
-        mut seen: Option<Seen>,
+        mut seen: Option<(Seen, Timestamp)>,
     ) -> Result<Outcome, StoreError> {
         for _ in 0..ROUNDS {
-            let stands = match seen.take() {
+            // Judged by the time before the look: a record that another process renews meanwhile
+            // is live all the time.
+            let (stands, now) = match seen.take() {
                 Some(seen) => seen,
-                None => self.look(key).await?,
+                None => {
+                    let now = self.now();
+                    (self.look(key).await?, now)
+                }
             };
-            let now = self.now();
             let current = stands.live(now);
             let step = change.clone().decide(current.map(Current::from), now);
             let over_stamp = stands.is_stamped();

@@ -133,10 +133,10 @@ impl Table {
         let (address, check) = (self.place.clone(), what_to_check(failure.kind));
         let source = failure.reason.into();
         match failure.kind {
-            Kind::Unsent | Kind::Unclear => {
+            Kind::Unsent | Kind::Unclear | Kind::Throttled => {
                 OpenError::Unreachable { backend: BACKEND, address, check, source }
             }
-            Kind::Throttled | Kind::Denied | Kind::Rejected => {
+            Kind::Denied | Kind::Rejected => {
                 OpenError::Refused { backend: BACKEND, address, check, source }
             }
         }

@@ -58,7 +58,8 @@ impl Table {
         let now = self.clock.now();
         let Some(item) = self.item(key).await? else { return Ok(Remaining::Absent) };
         let record = live_record(key, item, now)?;
-        Ok(record.map_or(Remaining::Absent, |record| record.remaining(now)))
+        let now = self.clock.now();
+        Ok(record.map_or(Remaining::Absent, |record| record.remaining_of_live(now)))
     }
 
     pub(super) async fn page(

@@ -164,10 +164,15 @@ impl Table {
 
     async fn mark_format(&self, mut mark: Item) -> Result<(), OpenError> {
         mark.insert(MARK.to_owned(), number(FORMAT));
-        // Nodes that start at once write the same.
         let marked = self.client.put_item().table_name(&self.name).set_item(Some(mark));
-        let marked = marked.send().await;
-        marked.map(drop).map_err(|error| self.not_open(Failure::of(&error)))
+        let marked = marked.condition_expression("attribute_not_exists(p)").send().await;
+        match marked {
+            // A node that starts at the same time was first, and may be of another version.
+            Err(error) if is(&error, "ConditionalCheckFailedException") => {
+                Box::pin(self.check_format()).await
+            }
+            marked => marked.map(drop).map_err(|error| self.not_open(Failure::of(&error))),
+        }
     }
 
     fn refused(&self, reason: String) -> OpenError {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure::AllOld;
 use futures_util::StreamExt;
-use wane::store::{Change, Current, Key, Outcome, Step, StoreError};
+use wane::store::{Change, Condition, Current, Key, MAX_VALUE, Outcome, Step, StoreError};
 
 use super::BACKEND;
 use super::client::Table;
@@ -70,6 +70,12 @@ impl Table {
     async fn outcome_of(&self, key: &Key, change: &Change<'_>) -> Result<Outcome, NoOutcome> {
         let mut operation = OperationId::default();
         self.clock.fill_random(&mut operation);
+        if let Condition::Equals(expected) = change.condition()
+            && expected.len() > MAX_VALUE
+        {
+            // No record has it, and DynamoDB would not take it as a part of a condition.
+            return Ok(Outcome::Refused { current: self.get(key).await? });
+        }
         let purpose = Purpose { key, change, operation: &operation };
         let mut meets = Meets::NoStaleStamp;
         for _ in 0..ROUNDS {

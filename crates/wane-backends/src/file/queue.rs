@@ -18,7 +18,7 @@ const GATHER: Duration = Duration::from_micros(300);
 
 /// How often a writer that is out of work looks again before it sleeps. Each look gives others the
 /// core first; all of them take some tens of microseconds.
-const LOOKS: usize = 64;
+const LOOKS: usize = 32;
 
 /// What a group may weigh: callers of a small write must not wait for gigabytes of others'.
 const GROUP_BYTES: usize = 8 << 20;
@@ -90,9 +90,6 @@ impl Queue {
 
     /// Takes all jobs, after a moment's wait for as many as the last group had.
     pub(super) fn take(&self, last_group: usize) -> Taken {
-        if last_group == 1 {
-            self.look_out();
-        }
         let mut state = self.state.lock();
         if last_group > 1 && !state.jobs.is_empty() && state.jobs.len() < last_group {
             state.awaited = last_group;
@@ -112,8 +109,8 @@ impl Queue {
         Taken::Group(std::mem::replace(&mut state.jobs, left))
     }
 
-    /// Returns once a job is there, or after a moment.
-    fn look_out(&self) {
+    /// Returns once a job is there, or after a moment. For a writer that has just answered.
+    pub(super) fn look_out(&self) {
         for _ in 0..LOOKS {
             let state = self.state.lock();
             if !state.jobs.is_empty() || state.closed {

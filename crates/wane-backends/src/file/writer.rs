@@ -136,7 +136,11 @@ impl Writer {
                 }
                 Taken::Group(jobs) => {
                     last_group = jobs.len();
-                    self.serve(jobs)
+                    let goes_on = self.serve(jobs);
+                    if last_group == 1 {
+                        self.shared.queue.look_out();
+                    }
+                    goes_on
                 }
                 Taken::Nothing => runtime.block_on(self.rest()) || self.tidy(),
             };

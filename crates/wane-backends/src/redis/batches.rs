@@ -13,6 +13,7 @@ use super::link::Fault;
 use super::record::{OperationId, decode, life_argument, outcome};
 use super::reply::{STRANGE, array, bytes_or_none};
 use super::{Inner, scripts};
+use crate::certainty::least_certain;
 
 /// Rows of one chunk.
 const CHUNK_ROWS: usize = 64;
@@ -123,7 +124,7 @@ impl Inner {
             for (position, outcome) in answers {
                 outcomes[position] = Some(outcome);
             }
-            failure = failure.or(failed);
+            failure = least_certain(failure, failed);
         }
         let some_applied = outcomes.iter().flatten().any(Outcome::is_applied);
         match failure {

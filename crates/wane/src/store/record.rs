@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -158,6 +159,15 @@ impl Record {
             None => Remaining::Permanent,
             Some(expiry) if now < expiry => Remaining::For(now.until(expiry)),
             Some(_) => Remaining::Absent,
+        }
+    }
+
+    /// What is left at `now` of the life of a record that was live when it was looked at: at least
+    /// 1 ms, however long the look took. For backends whose looks take time.
+    pub fn remaining_of_live(&self, now: Timestamp) -> Remaining {
+        match self.remaining(now) {
+            Remaining::Absent => Remaining::For(Duration::from_millis(1)),
+            left @ (Remaining::Permanent | Remaining::For(_)) => left,
         }
     }
 }

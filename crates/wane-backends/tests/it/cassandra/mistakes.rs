@@ -278,3 +278,32 @@ async fn the_server_tells_its_time() {
     assert!(told.not_before.until(before) <= slack && after.until(told.not_after) <= slack);
     fixture.place.remove().await;
 }
+
+/// A scan fetches ahead. What it fetched may be renewed before it is shown, and lives on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_that_is_renewed_between_two_pages_of_a_scan_is_seen() {
+    let Some(place) = Place::new(Replication::Cas1) else { return };
+    let clock = ManualClock::seeded(1);
+    let store = place.connect(clock.clone()).await;
+    let write = |seconds| {
+        let life = Life::For(Ttl::from_secs(seconds).expect("legal"));
+        Write::new(Value::copy_from_slice(b"v").expect("legal"), life)
+    };
+    let keys = ["a", "b", "c"].map(|row| Key::new(b"scan", row.as_bytes()).expect("legal"));
+    for key in &keys {
+        assert!(store.put(key, write(10)).await.expect("an answer").is_applied());
+    }
+    let one = PageLimit::new(1).expect("legal");
+    let mut page = store.scan(None, one).await.expect("a page");
+    let mut seen: Vec<Key> = page.rows.into_iter().map(|row| row.key).collect();
+    for key in &keys {
+        assert!(store.put(key, write(60)).await.expect("an answer").is_applied());
+    }
+    clock.advance(Duration::from_secs(30));
+    while let Some(cursor) = page.next {
+        page = store.scan(Some(cursor), one).await.expect("a page");
+        seen.extend(page.rows.into_iter().map(|row| row.key));
+    }
+    assert_eq!(seen, keys, "each of them lived throughout");
+    place.remove().await;
+}

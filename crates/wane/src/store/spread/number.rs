@@ -99,7 +99,7 @@ async fn first(store: &impl Store, key: &Key, given: u16) -> Result<u16, SpreadE
 async fn is_empty(store: &impl Store) -> Result<bool, SpreadError> {
     let mut cursor = None;
     loop {
-        let page = store.scan(cursor, PageLimit::new(1)?).await?;
+        let page = store.scan(cursor, PageLimit::new(100)?).await?;
         if !page.rows.is_empty() {
             return Ok(false);
         }
