@@ -154,7 +154,7 @@ impl Trials {
         let clock = SystemClock::shared();
         let table = format!("bench{:x}", clock.random_u64());
         let escaped = endpoint.replace(':', "%3A").replace('/', "%2F");
-        let url = format!("dynamodb:///{table}?endpoint={escaped}&region=us-east-1");
+        let url = format!("dynamodb://local:local@/{table}?endpoint={escaped}&region=us-east-1");
         let settings = DynamodbSettings::from_url(&url)?;
         let store = DynamodbStore::connect(settings, Arc::clone(&clock));
         let store = Arc::new(self.runtime.block_on(store)?);
