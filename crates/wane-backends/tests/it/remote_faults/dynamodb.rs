@@ -1,7 +1,6 @@
 //! DynamoDB behind the proxy. Each node's clock decides, and a request brings its time along.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use wane::conformance::history::{Plan, number_from_env};
@@ -9,7 +8,7 @@ use wane::conformance::linearizability::Allowance;
 use wane_backends::dynamodb::{DynamodbSettings, DynamodbStore};
 
 use super::histories::Trouble;
-use super::liar::{Guess, Liar};
+use super::liar::Guess;
 use super::{Ground, Patience, unclear_cases};
 use crate::harness::dynamodb::Server;
 
@@ -56,27 +55,15 @@ fn plan() -> Plan {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dynamodb_is_linearizable_under_faults() {
-    on_dynamodb(async |ground| {
-        let before = ground.proxy.counts();
-        let seeds = 0..number_from_env("WANE_TEST_DYNAMODB_HISTORIES", 20);
-        let handles = [Arc::clone(&ground.through), Arc::clone(&ground.second)];
-        let checked = ground.histories(seeds, &plan(), TROUBLE, handles).await;
-        ground.assert_sound(checked, before);
-    })
-    .await;
+    let count = number_from_env("WANE_TEST_DYNAMODB_HISTORIES", 20);
+    on_dynamodb(async |ground| ground.assert_linearizable(count, &plan(), TROUBLE).await).await;
 }
 
 async fn assert_caught(guess: Guess) {
-    on_dynamodb(async |ground| {
-        let liar = |inner: &Arc<DynamodbStore>| {
-            let (inner, clock) = (Arc::clone(inner), Arc::clone(&ground.clock));
-            Arc::new(Liar { inner, clock, guess })
-        };
-        let handles = [liar(&ground.through), liar(&ground.second)];
-        let checked = ground.histories(0..LIARS_PATIENCE, &plan(), TROUBLE, handles).await;
-        println!("{}", checked.expect_err("the guess must be caught"));
-    })
-    .await;
+    let caught = async |ground: &Ground<_>| {
+        ground.assert_caught(guess, LIARS_PATIENCE, &plan(), TROUBLE).await;
+    };
+    on_dynamodb(caught).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,6 +9,7 @@ use wane::conformance::history::{Failure, Plan, Stage, Tally, Time, check_staged
 use wane::store::Store;
 
 use super::Ground;
+use super::liar::{Guess, Liar};
 use crate::proxy::{Chance, Counts, Ending, Proxy, Rules};
 
 /// What may go wrong in the histories of a backend.
@@ -23,9 +24,34 @@ pub(crate) struct Trouble {
 }
 
 impl<S: Store> Ground<S> {
+    /// Histories through both handles have an order, under faults that really happened.
+    pub(crate) async fn assert_linearizable(&self, count: u64, plan: &Plan, trouble: Trouble) {
+        let before = self.proxy.counts();
+        let handles = [Arc::clone(&self.through), Arc::clone(&self.second)];
+        let checked = self.histories(0..count, plan, trouble, handles).await;
+        self.assert_sound(checked, before);
+    }
+
+    /// The control: a store that guesses is caught within so many histories.
+    pub(crate) async fn assert_caught(
+        &self,
+        guess: Guess,
+        count: u64,
+        plan: &Plan,
+        trouble: Trouble,
+    ) {
+        let liar = |inner: &Arc<S>| {
+            let (inner, clock) = (Arc::clone(inner), Arc::clone(&self.clock));
+            Arc::new(Liar { inner, clock, guess })
+        };
+        let handles = [liar(&self.through), liar(&self.second)];
+        let checked = self.histories(0..count, plan, trouble, handles).await;
+        println!("{}", checked.expect_err("the guess must be caught"));
+    }
+
     /// Records and checks histories of clients that take turns with both handles, with trouble
     /// all along.
-    pub(crate) async fn histories<T: Store>(
+    async fn histories<T: Store>(
         &self,
         seeds: Range<u64>,
         plan: &Plan,
@@ -45,7 +71,7 @@ impl<S: Store> Ground<S> {
     }
 
     /// The histories had an order, and there was something to be explained in them.
-    pub(crate) fn assert_sound(&self, checked: Result<Tally, Failure>, before: Counts) {
+    fn assert_sound(&self, checked: Result<Tally, Failure>, before: Counts) {
         let tally = checked.unwrap_or_else(|failure| panic!("{}: {failure}", self.name));
         let now = self.proxy.counts();
         println!("{}: {tally:?}; {now:?}", self.name);

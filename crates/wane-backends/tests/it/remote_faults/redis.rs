@@ -10,7 +10,7 @@ use wane::conformance::linearizability::Allowance;
 use wane_backends::redis::{RedisSettings, RedisStore};
 
 use super::histories::Trouble;
-use super::liar::{Guess, Liar};
+use super::liar::Guess;
 use super::load::Load;
 use super::{Ground, Patience, unclear_cases};
 use crate::harness::listed::settings_of;
@@ -57,27 +57,15 @@ fn plan() -> Plan {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_is_linearizable_under_faults() {
-    on_redis(async |ground| {
-        let before = ground.proxy.counts();
-        let seeds = 0..number_from_env("WANE_TEST_REDIS_HISTORIES", 50);
-        let handles = [Arc::clone(&ground.through), Arc::clone(&ground.second)];
-        let checked = ground.histories(seeds, &plan(), TROUBLE, handles).await;
-        ground.assert_sound(checked, before);
-    })
-    .await;
+    let count = number_from_env("WANE_TEST_REDIS_HISTORIES", 50);
+    on_redis(async |ground| ground.assert_linearizable(count, &plan(), TROUBLE).await).await;
 }
 
 async fn assert_caught(guess: Guess) {
-    on_redis(async |ground| {
-        let liar = |inner: &Arc<RedisStore>| {
-            let (inner, clock) = (Arc::clone(inner), Arc::clone(&ground.clock));
-            Arc::new(Liar { inner, clock, guess })
-        };
-        let handles = [liar(&ground.through), liar(&ground.second)];
-        let checked = ground.histories(0..LIARS_PATIENCE, &plan(), TROUBLE, handles).await;
-        println!("{}", checked.expect_err("the guess must be caught"));
-    })
-    .await;
+    let caught = async |ground: &Ground<_>| {
+        ground.assert_caught(guess, LIARS_PATIENCE, &plan(), TROUBLE).await;
+    };
+    on_redis(caught).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
