@@ -24,6 +24,7 @@ use wane::store::{
 };
 
 use super::format::{self, FORMAT_VERSION, StoredRecord, decode_due, encode_due};
+use super::page_cache;
 
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
 const DUE: TableDefinition<'_, &[u8], ()> = TableDefinition::new("due");
@@ -31,9 +32,6 @@ const STATE: TableDefinition<'_, (), StateRow> = TableDefinition::new("state");
 
 /// Format version, identity, time, commit, bytes.
 type StateRow = (u64, u64, u64, u64, u64);
-
-/// What redb may keep of the file in memory.
-const CACHE_BYTES: usize = 256 << 20;
 
 /// A change with the key it is for, in its stored form.
 #[derive(Debug)]
@@ -227,7 +225,7 @@ impl Engine {
 
 fn builder() -> redb::Builder {
     let mut builder = Database::builder();
-    builder.set_cache_size(CACHE_BYTES);
+    builder.set_cache_size(page_cache::bytes());
     builder
 }
 

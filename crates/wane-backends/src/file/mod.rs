@@ -28,6 +28,7 @@ mod engine;
 mod faulty_storage;
 pub mod format;
 mod lent_storage;
+mod page_cache;
 mod queue;
 mod room;
 mod tentative_storage;
