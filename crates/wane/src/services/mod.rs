@@ -5,11 +5,13 @@
 //! |---|---|---|
 //! | [`app_ttl`] | values with a life, per application | 4 |
 //! | [`apps`] | applications, their limits and credentials | 10 |
+//! | [`elections`] | leases with fencing tokens | 1 |
 //! | [`backup`] | a whole store as a stream of bytes, and back | all |
 
 pub mod app_ttl;
 pub mod apps;
 pub mod backup;
+pub mod elections;
 
 /// The number of an application. It is never given to another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

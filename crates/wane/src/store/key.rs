@@ -205,6 +205,14 @@ impl ClusteringRange {
         Ok(Self { start, end })
     }
 
+    /// The one row with this clustering.
+    pub fn only(clustering: impl Into<Bytes>) -> Result<Self, StoreError> {
+        let start = clustering.into();
+        check_clustering("clustering", &start)?;
+        let end = next_clustering(&start).unwrap_or_default();
+        Ok(Self { start, end })
+    }
+
     /// The rows whose clustering begins with `prefix`.
     pub fn prefix(prefix: impl Into<Bytes>) -> Result<Self, StoreError> {
         let start = prefix.into();

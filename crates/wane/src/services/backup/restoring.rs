@@ -1,5 +1,8 @@
 //! Bytes to a store: an empty one, in bounded groups, each as durable as the backend promises.
 //!
+//! Elections are restored with tokens far above those in the backup, since more may have been given
+//! out after it was made.
+//!
 //! Invariant: of several states of one record the last one in the backup stands in the end, also
 //! where that has expired by now, or carries a lower fence than an earlier one.
 
@@ -11,6 +14,7 @@ use super::decoder::{Decoder, Part};
 use super::verifying::verify;
 use super::{BackupError, Chunks, Progress, ReadChunks};
 use crate::clock::Clock;
+use crate::services::elections;
 use crate::store::{
     Key, Life, Outcome, PageLimit, Record, Row, Store, StoreError, Timestamp, Ttl, Write,
 };
@@ -139,7 +143,13 @@ impl<'a, S: Store> Restoration<'a, S> {
         let now = self.clock.now();
         for Row { key, record } in rows {
             self.bytes += key.size() + record.value.len();
-            let write = record.is_live(now).then(|| write_of(record, now));
+            let write = match record.is_live(now) {
+                true => {
+                    let record = elections::restored(&key, record).map_err(|e| self.failed(e))?;
+                    Some(write_of(record, now))
+                }
+                false => None,
+            };
             self.group.insert(key, write);
         }
         if self.group.len() < GROUP_RECORDS && self.bytes < GROUP_BYTES {

@@ -142,6 +142,8 @@ impl<S: Store> FaultyStore<S> {
         while late.try_join_next().is_some() {}
         late.spawn(async move {
             tokio::select! {
+                // In this order always: a seed makes the same faults again.
+                biased;
                 () = sleep => {}
                 // Fails when the store is dropped, which ends this task too.
                 _ = settled.changed() => {}

@@ -1,6 +1,7 @@
 //! Backup and restoration over memory: what goes in comes out, and nothing else ever does.
 
 mod damage;
+mod elections;
 mod lives;
 mod trips;
 
