@@ -8,6 +8,7 @@ use wane::clock::SharedClock;
 use wane::services::app_ttl::{AppTtl, AppTtlStorage};
 use wane::services::apps::Apps;
 use wane::services::backup::{Backup, BackupError};
+use wane::services::elections::{self, Elections, LeaseRules};
 use wane::store::{
     CacheSettings, CachedStore, DeadlineStore, ObservedStore, SpreadError, SpreadStore, StoreError,
     WatchedStore, prometheus_text,
@@ -16,7 +17,7 @@ use wane_backends::{AnyStore, OpenError};
 
 use crate::http::{Limiters, RequestMetrics};
 use crate::listen::Connections;
-use crate::settings::Settings;
+use crate::settings::{Settings, Storage};
 use crate::shutdown::Closing;
 
 /// Observation is next to the backend, to time it alone; a merged read of many buckets is one call
@@ -34,6 +35,12 @@ pub(crate) type AppStorage = AppTtlStorage<ServedStore>;
 
 /// The same for plain reads.
 pub(crate) type AppReads = AppTtlStorage<CachedReads>;
+
+/// The elections of one application. Coordination never reads from the cache.
+pub(crate) type AppElections = elections::AppElections<CachedReads>;
+
+/// A watch over one of them.
+pub(crate) type ElectionWatch = elections::ElectionWatch<CachedReads>;
 
 /// Why the services could not be put together.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +85,7 @@ pub struct Parts {
     /// The same storage for plain reads, which may come from the cache.
     pub(crate) app_ttl_reads: AppTtl<CachedReads>,
     pub(crate) apps: Apps<ServedStore>,
+    pub(crate) elections: Elections<CachedReads>,
     pub(crate) limiters: Limiters,
     pub(crate) requests: RequestMetrics,
     pub(crate) closing: Closing,
@@ -118,6 +126,7 @@ impl Services {
             app_ttl,
             app_ttl_reads: AppTtl::new(cached.clone(), Arc::clone(&clock)),
             apps: Apps::new(store.clone(), Arc::clone(&clock)),
+            elections: Elections::new(store.clone(), Arc::clone(&clock), leases(settings.storage)),
             limiters: Limiters::default(),
             requests: RequestMetrics::of(&clock),
             closing: Closing::default(),
@@ -179,6 +188,19 @@ impl Services {
              wane_cache_bytes {}\n",
             stats.hits, stats.misses, stats.bytes
         )
+    }
+}
+
+/// What the clocks of a storage allow its leases to be.
+fn leases(storage: Storage) -> LeaseRules {
+    match storage {
+        Storage::Mem | Storage::File => LeaseRules::ONE_PROCESS,
+        Storage::Redis | Storage::Cas1 | Storage::Cas3 => {
+            LeaseRules::shared(Duration::from_secs(3), wane_backends::MAX_SKEW)
+        }
+        Storage::Dynamodb => {
+            LeaseRules::shared(Duration::from_secs(10), wane_backends::MAX_SKEW_DYNAMODB)
+        }
     }
 }
 

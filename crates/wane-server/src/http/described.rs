@@ -34,6 +34,9 @@ pub(super) struct Choosing;
 /// What a write may answer whose condition does not hold.
 pub(super) struct Refusing;
 
+/// What a step of an election may answer that somebody else was elected in.
+pub(super) struct Contesting;
+
 /// What the making of something may answer that is there already, or too often.
 pub(super) struct Making;
 
@@ -88,6 +91,12 @@ impl IntoResponses for Refusing {
     }
 }
 
+impl IntoResponses for Contesting {
+    fn responses() -> Responses {
+        answers::<ContestedBody>(&[Code::Refused])
+    }
+}
+
 impl IntoResponses for Making {
     fn responses() -> Responses {
         answers::<ProblemBody>(&[Code::Refused])
@@ -102,6 +111,21 @@ pub(super) struct RefusedBody {
     /// What stood in the way; null where there is nothing.
     #[schema(required)]
     current: Option<CurrentBody>,
+}
+
+/// The body of a refused step of an election: a problem, and where the election stands.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ContestedBody {
+    #[serde(flatten)]
+    problem: ProblemBody,
+    /// Who holds it; null where the lease has ended. Left out, with the rest, where nobody ever
+    /// campaigned.
+    holder: Option<String>,
+    /// The newest token.
+    token: Option<u64>,
+    /// What is left of the lease.
+    remaining_millis: Option<u64>,
 }
 
 /// The responses of these codes, those of one status together.

@@ -9,11 +9,13 @@ mod app_ttl;
 mod body;
 mod caller;
 mod described;
+mod elections;
 mod front;
 mod head;
 mod health;
 #[cfg(test)]
 mod hostile_input;
+mod lasting;
 mod limiters;
 mod openapi;
 mod path;
@@ -96,6 +98,16 @@ pub fn main_routes() -> Vec<Route> {
         route!(DELETE "/api/v2/apps/{owner}/{app}/ttl/{key}", WRITE, app_ttl::delete),
         route!(POST "/api/v2/apps/{owner}/{app}/ttl:batch", WRITE, app_ttl::batch::batch),
         route!(GET "/api/v2/apps/{owner}/{app}/ttl:watch", READ, app_ttl::watch::watch),
+        route!(GET "/api/v2/apps/{owner}/{app}/elections/", READ, elections::no_name),
+        route!(GET "/api/v2/apps/{owner}/{app}/elections/{name}", READ, elections::observe),
+        route!(GET "/api/v2/apps/{owner}/{app}/elections/{name}/watch", READ, elections::watch),
+        route!(POST "/api/v2/apps/{owner}/{app}/elections/{name}/campaign", WRITE, elections::campaign),
+        route!(POST "/api/v2/apps/{owner}/{app}/elections/{name}/renew", WRITE, elections::renew),
+        route!(POST "/api/v2/apps/{owner}/{app}/elections/{name}/resign", WRITE, elections::resign),
+        route!(GET "/api/v2/apps/{owner}/{app}/elections//watch", READ, elections::no_name),
+        route!(POST "/api/v2/apps/{owner}/{app}/elections//campaign", WRITE, elections::no_name),
+        route!(POST "/api/v2/apps/{owner}/{app}/elections//renew", WRITE, elections::no_name),
+        route!(POST "/api/v2/apps/{owner}/{app}/elections//resign", WRITE, elections::no_name),
     ]
 }
 

@@ -8,9 +8,9 @@ use axum::response::{Html, IntoResponse, Response};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::described::{self, RefusedBody};
+use super::described::{self, ContestedBody, RefusedBody};
 use super::problem::ProblemBody;
-use super::{admin, app_ttl, health};
+use super::{admin, app_ttl, elections, health};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -20,10 +20,12 @@ use super::{admin, app_ttl, health};
         health::livez, health::readyz, health::metrics,
         app_ttl::get, app_ttl::insert, app_ttl::put, app_ttl::touch, app_ttl::delete,
         app_ttl::scan, app_ttl::batch::batch, app_ttl::watch::watch,
+        elections::campaign, elections::renew, elections::resign, elections::observe,
+        elections::watch,
         admin::create_app, admin::list_apps, admin::set_limits, admin::add_key,
         admin::revoke_key, admin::add_credential, admin::revoke_credential, admin::backup,
     ),
-    components(schemas(ProblemBody, RefusedBody)),
+    components(schemas(ProblemBody, RefusedBody, ContestedBody)),
     modifiers(&Bearer, &Names),
 )]
 struct Description;

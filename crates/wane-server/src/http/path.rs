@@ -26,6 +26,26 @@ impl<S: Send + Sync> FromRequestParts<S> for LastSegment {
     }
 }
 
+/// Where `/api/v2/apps/{owner}/{app}/{service}/{name}` has the name.
+const NAME: usize = 6;
+
+/// The name of a thing of a service, as text.
+#[derive(Debug)]
+pub(super) struct Name(pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let path = parts.uri.path();
+        let raw = path.trim_start_matches('/').split('/').nth(NAME).unwrap_or_default();
+        check_escapes("name", raw)?;
+        let name = percent_decode_str(raw).decode_utf8();
+        let name = name.map_err(|_| Problem::invalid("name", "it is not UTF-8"))?;
+        Ok(Self(name.into_owned()))
+    }
+}
+
 /// A percent sign is followed by two hex digits. Anything else has two readings.
 pub(super) fn check_escapes(field: &str, raw: &str) -> Result<(), Problem> {
     let bytes = raw.as_bytes();

@@ -11,6 +11,7 @@ use serde_json::{Map, Value as Json};
 use utoipa::ToSchema;
 use wane::services::app_ttl::AppTtlError;
 use wane::services::apps::AppsError;
+use wane::services::elections::ElectionsError;
 use wane::store::StoreError;
 
 /// The longest detail, in bytes.
@@ -31,6 +32,7 @@ pub enum Code {
     Forbidden,
     Absent,
     Refused,
+    StaleToken,
     TooLarge,
     MethodNotAllowed,
     NotAcceptable,
@@ -62,6 +64,9 @@ impl Code {
             }
             Self::Absent => ("absent", StatusCode::NOT_FOUND, "There is no such thing"),
             Self::Refused => ("refused", StatusCode::CONFLICT, "The condition did not hold"),
+            Self::StaleToken => {
+                ("stale_token", StatusCode::CONFLICT, "The token is not the newest")
+            }
             Self::TooLarge => {
                 ("too_large", StatusCode::PAYLOAD_TOO_LARGE, "The request is too large")
             }
@@ -259,6 +264,20 @@ impl From<AppTtlError> for Problem {
             AppTtlError::InvalidTtl { .. } => Code::InvalidTtl,
             AppTtlError::OverQuota { .. } => return Self::limited(error.to_string(), 10),
             AppTtlError::Contended | _ => Code::Unavailable,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<ElectionsError> for Problem {
+    fn from(error: ElectionsError) -> Self {
+        let code = match error {
+            ElectionsError::Store(error) => return error.into(),
+            ElectionsError::Invalid { .. } => Code::InvalidRequest,
+            ElectionsError::InvalidTtl { .. } => Code::InvalidTtl,
+            ElectionsError::StaleToken { .. } => Code::StaleToken,
+            ElectionsError::Exhausted => Code::Refused,
+            ElectionsError::Contended | ElectionsError::Closed | _ => Code::Unavailable,
         };
         Self::new(code, error.to_string())
     }

@@ -9,10 +9,18 @@ use std::path::Path;
 use serde_json::Value as Json;
 use wane_server::http::{Route, admin_routes, document, main_routes};
 
-/// Rows of the route tables that are not described: the description itself, and a key that is
-/// missing, which is a wrong request and no operation.
-const NOT_DESCRIBED: [&str; 3] =
-    ["/api/openapi.json", "/api/docs", "/api/v2/apps/{owner}/{app}/ttl/"];
+/// Rows of the route tables that are not described: the description itself, and a key or a
+/// name that is missing, which is a wrong request and no operation.
+const NOT_DESCRIBED: [&str; 8] = [
+    "/api/openapi.json",
+    "/api/docs",
+    "/api/v2/apps/{owner}/{app}/ttl/",
+    "/api/v2/apps/{owner}/{app}/elections/",
+    "/api/v2/apps/{owner}/{app}/elections//watch",
+    "/api/v2/apps/{owner}/{app}/elections//campaign",
+    "/api/v2/apps/{owner}/{app}/elections//renew",
+    "/api/v2/apps/{owner}/{app}/elections//resign",
+];
 
 const WRITE: &str = "WANE_TEST_WRITE_OPENAPI";
 

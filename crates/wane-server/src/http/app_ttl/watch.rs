@@ -1,32 +1,23 @@
 //! Watches: changes and expiries as server-sent events.
 
 use std::convert::Infallible;
-use std::pin::Pin;
-use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
-use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::sse::{Event, Sse};
 use futures_util::Stream;
 use futures_util::stream::unfold;
 use serde::Serialize;
 use wane::services::app_ttl::{AppTtlEvent, AppTtlEventKind, AppTtlNotice, AppTtlWatch};
-use wane::services::apps::Scope;
 
 use super::bodies::{CurrentBody, key_text};
 use crate::http::caller::Caller;
 use crate::http::described::OfApp;
-use crate::http::limiters::Watching;
+use crate::http::lasting::{Lasted, kept_alive};
 use crate::http::problem::{Code, Problem};
 use crate::http::query::Parameters;
 use crate::http::taken::Lasting;
 use crate::wiring::Services;
-
-/// How often a silent watch says that it is alive.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
-
-/// How often a watch asks whether its key is still good. What is read is at most half a second old.
-const KEY_CHECK: Duration = Duration::from_millis(250);
 
 /// The data of an event.
 #[derive(Debug, Serialize)]
@@ -59,12 +50,10 @@ pub(crate) async fn watch(
                       not see; read the keys in question, or watch on storage mem or file";
         return Err(Problem::new(Code::InvalidRequest, detail));
     }
-    let one = services.limiters.admit_watch(&caller.app)?;
+    let lasted = Lasted::begin(&services, &caller)?;
     let watch =
         services.storage(&caller).watch(query.get("prefix").unwrap_or_default(), from).await?;
-    let ended = Box::pin(ended(services, caller));
-    let events = events(Watched { watch, ended, _one: one });
-    Ok((Lasting, Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))))
+    Ok((Lasting, kept_alive(events(watch, lasted))))
 }
 
 fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
@@ -74,41 +63,16 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     id.map(Some).ok_or_else(invalid)
 }
 
-/// A watch and what ends it.
-struct Watched {
-    watch: AppTtlWatch,
-    ended: Pin<Box<dyn Future<Output = ()> + Send>>,
-    _one: Watching,
-}
-
 /// The events of a watch, until something ends it.
-fn events(watched: Watched) -> impl Stream<Item = Result<Event, Infallible>> {
-    unfold(watched, |mut watched| async move {
+fn events(watch: AppTtlWatch, lasted: Lasted) -> impl Stream<Item = Result<Event, Infallible>> {
+    unfold((watch, lasted), |(mut watch, mut lasted)| async move {
         let notice = tokio::select! {
             biased;
-            () = &mut watched.ended => return None,
-            notice = watched.watch.next() => notice?,
+            () = lasted.ended() => return None,
+            notice = watch.next() => notice?,
         };
-        Some((Ok(event(&notice)), watched))
+        Some((Ok(event(&notice)), (watch, lasted)))
     })
-}
-
-/// Returns once the server stops or the caller's key no longer opens reading.
-async fn ended(services: Services, caller: Caller) {
-    let revoked = async {
-        loop {
-            services.clock.sleep(KEY_CHECK).await;
-            let holds = services.apps.holds(caller.app.id, caller.key(), Scope::Read).await;
-            // A store that does not answer has nothing to tell either.
-            if matches!(holds, Ok(false)) {
-                return;
-            }
-        }
-    };
-    tokio::select! {
-        () = services.closing.wait() => {}
-        () = revoked => {}
-    }
 }
 
 fn event(notice: &AppTtlNotice) -> Event {

@@ -3,6 +3,7 @@
 mod access;
 mod app_ttl;
 mod conversation;
+mod elections;
 mod hostile;
 mod http2;
 mod problems;

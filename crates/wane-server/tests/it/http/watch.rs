@@ -10,21 +10,26 @@ use crate::server::{PATIENCE, Server};
 
 /// An event as it was received.
 #[derive(Debug)]
-struct Event {
-    name: String,
+pub(super) struct Event {
+    pub(super) name: String,
     id: String,
-    data: Json,
+    pub(super) data: Json,
 }
 
 /// A watch over a connection of its own.
-struct Watch(BufReader<TcpStream>);
+pub(super) struct Watch(BufReader<TcpStream>);
 
 impl Watch {
     fn open(server: &Server, query: &str, last: Option<&str>) -> Self {
+        Self::at(server, &format!("{TTL}:watch{query}"), last)
+    }
+
+    /// The watch at this path.
+    pub(super) fn at(server: &Server, path: &str, last: Option<&str>) -> Self {
         let mut stream = TcpStream::connect(server.http).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let last = last.map_or(String::new(), |id| format!("last-event-id: {id}\r\n"));
-        let (key, path) = (&server.key, format!("{TTL}:watch{query}"));
+        let key = &server.key;
         let head = format!("GET {path} HTTP/1.1\r\nhost: t\r\nauthorization: Bearer {key}\r\n");
         stream.write_all(format!("{head}{last}\r\n").as_bytes()).unwrap();
         let mut watch = Self(BufReader::new(stream));
@@ -40,7 +45,7 @@ impl Watch {
     }
 
     /// The next event; lines of the transfer encoding and comments are passed over.
-    fn next(&mut self) -> Event {
+    pub(super) fn next(&mut self) -> Event {
         let mut event = Event { name: String::new(), id: String::new(), data: Json::Null };
         loop {
             let line = self.line();

@@ -57,7 +57,11 @@ impl Target {
         format!("/api/v2/apps/{}/app/ttl", self.owner)
     }
 
-    /// The entry `kept` is there and `new` is not.
+    fn election(&self) -> String {
+        format!("/api/v2/apps/{}/app/elections/kept", self.owner)
+    }
+
+    /// The entry `kept` is there and `new` is not; the election `kept` is held.
     pub(super) fn seed(&self, site: &Site) {
         let mut connection = Conversation::with(site.http);
         let (kept, new) = (format!("{}/kept", self.path()), format!("{}/new", self.path()));
@@ -65,6 +69,10 @@ impl Target {
         let set = connection.ask(&Request::new("PUT", &kept).key(&self.key).body(body));
         let gone = connection.ask(&Request::new("DELETE", &new).key(&self.key));
         assert_eq!((set.status, gone.status), (200, 204), "{}", set.body);
+        let campaign = format!("{}/campaign", self.election());
+        let body = r#"{"holder":"seed","ttlMillis":3600000}"#;
+        let held = connection.ask(&Request::new("POST", &campaign).key(&self.key).body(body));
+        assert!(matches!(held.status, 200 | 409), "{}", held.body);
     }
 
     /// Everything that the app holds.
@@ -72,7 +80,9 @@ impl Target {
         let path = format!("{}?limit=1000", self.path());
         let answer = connection.ask(&Request::new("GET", &path).key(&self.key));
         assert_eq!(answer.status, 200, "{}", answer.body);
-        answer.body
+        let election = connection.ask(&Request::new("GET", &self.election()).key(&self.key));
+        let election = election.json();
+        format!("{}\n{} {}", answer.body, election["holder"], election["token"])
     }
 }
 

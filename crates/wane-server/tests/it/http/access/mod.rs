@@ -134,9 +134,17 @@ fn a_listener_does_not_serve_the_routes_of_the_other() {
     }
 }
 
-/// What the description leaves out: itself, and the paths that only say that the key is missing.
-const UNDESCRIBED: [&str; 3] =
-    ["/api/openapi.json", "/api/docs", "/api/v2/apps/{owner}/{app}/ttl/"];
+/// What the description leaves out: itself, and the paths that only say that a key or a name is missing.
+const UNDESCRIBED: [&str; 8] = [
+    "/api/openapi.json",
+    "/api/docs",
+    "/api/v2/apps/{owner}/{app}/ttl/",
+    "/api/v2/apps/{owner}/{app}/elections/",
+    "/api/v2/apps/{owner}/{app}/elections//watch",
+    "/api/v2/apps/{owner}/{app}/elections//campaign",
+    "/api/v2/apps/{owner}/{app}/elections//renew",
+    "/api/v2/apps/{owner}/{app}/elections//resign",
+];
 
 #[test]
 fn the_description_lists_the_routes_that_are_served() {

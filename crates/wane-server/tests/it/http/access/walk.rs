@@ -58,6 +58,8 @@ pub(super) struct Call {
 
 const SET: &str = r#"{"value":"changed","ttlSeconds":60}"#;
 const TOUCH: &str = r#"{"ttlSeconds":60}"#;
+const CAMPAIGN: &str = r#"{"holder":"me","ttlMillis":3600000}"#;
+const LEASE: &str = r#"{"leaseId":"00000000000000000000000000000000","token":1}"#;
 const BATCH: &str = r#"{"operations":[{"op":"insert","key":"new","value":"v","ttlSeconds":60}]}"#;
 
 /// The body to send and the status of who is let in, for each route: a new one must be listed.
@@ -81,6 +83,16 @@ const CALLS: &[(&str, &str, &str, u16)] = &[
     ("DELETE", "/api/v2/apps/{owner}/{app}/ttl/{key}", "", 204),
     ("POST", "/api/v2/apps/{owner}/{app}/ttl:batch", BATCH, 200),
     ("GET", "/api/v2/apps/{owner}/{app}/ttl:watch", "", 200),
+    ("GET", "/api/v2/apps/{owner}/{app}/elections/", "", 400),
+    ("GET", "/api/v2/apps/{owner}/{app}/elections/{name}", "", 200),
+    ("GET", "/api/v2/apps/{owner}/{app}/elections/{name}/watch", "", 200),
+    ("POST", "/api/v2/apps/{owner}/{app}/elections/{name}/campaign", CAMPAIGN, 200),
+    ("POST", "/api/v2/apps/{owner}/{app}/elections/{name}/renew", LEASE, 409),
+    ("POST", "/api/v2/apps/{owner}/{app}/elections/{name}/resign", LEASE, 409),
+    ("GET", "/api/v2/apps/{owner}/{app}/elections//watch", "", 400),
+    ("POST", "/api/v2/apps/{owner}/{app}/elections//campaign", CAMPAIGN, 400),
+    ("POST", "/api/v2/apps/{owner}/{app}/elections//renew", LEASE, 400),
+    ("POST", "/api/v2/apps/{owner}/{app}/elections//resign", LEASE, 400),
     ("POST", "/api/v1/admin/apps", r#"{"owner":"made","app":"app"}"#, 201),
     ("GET", "/api/v1/admin/apps", "", 200),
     ("PUT", "/api/v1/admin/apps/{owner}/{app}/limits", r#"{"maxKeys":1000}"#, 200),
@@ -100,11 +112,15 @@ pub(super) fn call(route: &Route, kind: &Kind) -> Call {
     let (method, path, body, success) =
         found.unwrap_or_else(|| panic!("no call of {} {}: add one", route.method, route.path));
     let key = if *method == "POST" { "new" } else { "kept" };
+    // A held election is not won again, so each kind campaigns in one of its own.
+    let name =
+        if path.ends_with("/campaign") { kind.name.replace(' ', "-") } else { "kept".into() };
     let id = kind.target.second.split('.').next().unwrap();
     let path = path
         .replace("{owner}", kind.target.owner)
         .replace("{app}", "app")
         .replace("{key}", key)
+        .replace("{name}", &name)
         .replace("{id}", id);
     let mut request = Request::new(method, &path).body(body);
     request.headers.clone_from(&kind.headers);
