@@ -20,7 +20,7 @@ pub use off::OffClock;
 use std::fmt::Debug;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use crate::store::Timestamp;
 use steady::SteadyTime;
@@ -36,7 +36,8 @@ pub trait Clock: Debug + Send + Sync + 'static {
     /// The wall time. Never less than what any caller was told before.
     fn now(&self) -> Timestamp;
 
-    /// Time elapsed since some fixed moment, unaffected by changes of the wall clock.
+    /// Time elapsed since some fixed moment, unaffected by changes of the wall clock. The time that
+    /// a machine sleeps counts, where its system tells.
     fn monotonic(&self) -> Duration;
 
     /// Completes once `duration` has elapsed on [`monotonic`](Clock::monotonic).
@@ -58,32 +59,29 @@ pub trait Clock: Debug + Send + Sync + 'static {
 }
 
 /// The machine's own clock and randomness. Sleeping needs a tokio runtime.
+///
+/// On Linux the monotonic time is that since the boot: all processes of a machine share it, and it
+/// goes on while the machine is suspended.
 #[derive(Debug)]
 pub struct SystemClock {
-    started: Instant,
     time: SteadyTime,
 }
 
 impl SystemClock {
     /// Anchors a clock at the machine's present time, ready to be shared.
     pub fn shared() -> SharedClock {
-        Arc::new(Self { started: instant_now(), time: SteadyTime::anchored(0, wall_nanos()) })
-    }
-
-    fn elapsed_nanos(&self) -> u64 {
-        // 584 years of nanoseconds fit.
-        instant_now().duration_since(self.started).as_nanos() as u64
+        Arc::new(Self { time: SteadyTime::anchored(elapsed_nanos(), wall_nanos()) })
     }
 }
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        let nanos = self.time.now(|| self.elapsed_nanos(), |_| wall_nanos());
+        let nanos = self.time.now(elapsed_nanos, |_| wall_nanos());
         Timestamp::from_unix_millis(nanos / 1_000_000)
     }
 
     fn monotonic(&self) -> Duration {
-        Duration::from_nanos(self.elapsed_nanos())
+        Duration::from_nanos(elapsed_nanos())
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is what everything else sleeps through")]
@@ -98,13 +96,24 @@ impl Clock for SystemClock {
 
     fn never_before(&self, floor: Timestamp) {
         let nanos = floor.as_unix_millis().saturating_mul(1_000_000);
-        self.time.never_before(nanos, || self.elapsed_nanos());
+        self.time.never_before(nanos, elapsed_nanos);
     }
 }
 
+/// Nanoseconds since the boot; 584 years of them fit. `Instant` stands still during a suspend, and
+/// whoever went by it would take up a lease again that ended meanwhile.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn elapsed_nanos() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Nanoseconds since this was first asked.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
 #[expect(clippy::disallowed_methods, reason = "this is where elapsed time comes from")]
-fn instant_now() -> Instant {
-    Instant::now()
+fn elapsed_nanos() -> u64 {
+    static FIRST: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    FIRST.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64
 }
 
 /// Nanoseconds since the Unix epoch by the machine's clock, which may have been set to anything.
