@@ -143,13 +143,8 @@ impl<'a, S: Store> Restoration<'a, S> {
         let now = self.clock.now();
         for Row { key, record } in rows {
             self.bytes += key.size() + record.value.len();
-            let write = match record.is_live(now) {
-                true => {
-                    let record = elections::restored(&key, record).map_err(|e| self.failed(e))?;
-                    Some(write_of(record, now))
-                }
-                false => None,
-            };
+            let write =
+                record.is_live(now).then(|| write_of(elections::restored(&key, record), now));
             self.group.insert(key, write);
         }
         if self.group.len() < GROUP_RECORDS && self.bytes < GROUP_BYTES {

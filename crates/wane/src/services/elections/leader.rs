@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::renewal::{ReleaseError, keep};
 use super::right::Right;
-use super::{AppElections, Campaigned, ElectionsError, Lease, Renewed, Standing, Token};
+use super::{AppElections, Campaigned, ElectionsError, Lease, LeaseId, Renewed, Standing, Token};
 use crate::clock::SharedClock;
 use crate::store::{Store, StoreError};
 
@@ -45,7 +45,8 @@ pub enum Loss {
 /// The right to act as the leader, for as long as [`is_leader`](Leader::is_leader) says so.
 ///
 /// A task renews the lease. Dropping the handle gives the right up at once and has the lease
-/// released, within a quarter of its length.
+/// released, within a quarter of its length, as long as the runtime goes on; where it does not, the
+/// lease ends by itself. [`resign`](Leader::resign) waits for it.
 #[derive(Debug)]
 pub struct Leader {
     token: Token,
@@ -62,7 +63,7 @@ impl Leader {
         let right = Arc::new(Right::until(sent + lease.right, clock));
         let (stop, stopped) = oneshot::channel();
         let token = lease.token;
-        let task = tokio::spawn(keep(ballot, lease, Arc::clone(&right), stopped));
+        let task = tokio::spawn(keep(ballot, lease, sent, Arc::clone(&right), stopped));
         Self { token, right, stop: Some(stop), task: Some(task) }
     }
 
@@ -142,8 +143,10 @@ impl<S: Store> AppElections<S> {
         holder: &str,
         ttl: Duration,
     ) -> Result<Leader, ElectionsError> {
+        // One lease for all campaigns: one that nobody confirmed is recognised by a later one.
+        let id = LeaseId::draw(&*self.shared.clock);
         loop {
-            match self.attend(name, holder, ttl).await {
+            match self.attend(name, holder, ttl, id).await {
                 Err(ElectionsError::Store(
                     StoreError::Unavailable { .. } | StoreError::Unknown { .. },
                 )) => self.shared.clock.sleep(WAITED_OUT).await,
@@ -158,16 +161,26 @@ impl<S: Store> AppElections<S> {
         name: &str,
         holder: &str,
         ttl: Duration,
+        id: LeaseId,
     ) -> Result<Leader, ElectionsError> {
-        let mut watch = self.watch(name).await?;
+        let mut watch = None;
         loop {
             let sent = self.shared.clock.monotonic();
-            if let Campaigned::Won(lease) = self.campaign(name, holder, ttl).await? {
+            if let Campaigned::Won(lease) = self.campaign_as(name, holder, ttl, id).await? {
                 let seat = Seat { elections: self.clone(), name: name.to_owned() };
                 let clock = Arc::clone(&self.shared.clock);
-                return Ok(Leader::keep(seat, lease, sent, clock));
+                let leader = Leader::keep(seat, lease, sent, clock);
+                // One that took longer to win than it lasts is given back.
+                if leader.is_leader() {
+                    return Ok(leader);
+                }
             }
-            watch.vacant().await?;
+            if watch.is_none() {
+                watch = Some(self.watch(name).await?);
+            }
+            if let Some(watch) = &mut watch {
+                watch.vacant().await?;
+            }
         }
     }
 }

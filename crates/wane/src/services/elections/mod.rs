@@ -185,17 +185,29 @@ impl<S: Store> AppElections<S> {
         holder: &str,
         ttl: Duration,
     ) -> Result<Campaigned, ElectionsError> {
+        self.campaign_as(name, holder, ttl, LeaseId::draw(&*self.shared.clock)).await
+    }
+
+    /// Campaigns for the lease `id`, which may be held already by an earlier campaign that nobody
+    /// confirmed.
+    async fn campaign_as(
+        &self,
+        name: &str,
+        holder: &str,
+        ttl: Duration,
+        id: LeaseId,
+    ) -> Result<Campaigned, ElectionsError> {
         let (key, ttl) = (self.key(name)?, self.shared.rules.checked_ttl(ttl)?);
         record::checked_holder(holder)?;
-        let id = LeaseId::draw(&*self.shared.clock);
         let mut current = self.read(&key).await?;
         for _ in 0..ATTEMPTS {
             let now = self.shared.clock.now();
-            if let Some((_, stored)) = current.as_ref().filter(|(_, stored)| stored.is_held(now)) {
-                return Ok(Campaigned::Held(stored.standing(now)));
-            }
             let before = current.as_ref().map(|(_, stored)| stored);
-            let won = Stored::won(before, id, holder, ttl, now)?;
+            let won = match before.filter(|stored| stored.is_held(now)) {
+                Some(stored) if stored.lease_id == id => stored.renewed(now),
+                Some(stored) => return Ok(Campaigned::Held(stored.standing(now))),
+                None => Stored::won(before, id, holder, ttl, now)?,
+            };
             match self.write(&key, current.as_ref(), &won).await? {
                 None => return Ok(Campaigned::Won(self.lease(&won))),
                 Some(other) => current = other,
@@ -267,7 +279,8 @@ impl<S: Store> AppElections<S> {
 
     /// Puts `next` in the place of `current`. `None` is done; else what stands there instead.
     ///
-    /// Where the store does not know, the record tells: no two writes of a lease are alike.
+    /// Where the store does not know, the record tells: the lease's id is in it, so that nobody else
+    /// writes the same.
     async fn write(
         &self,
         key: &Key,

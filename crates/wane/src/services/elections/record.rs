@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
 
 use super::{ElectionsError, Standing};
 use crate::clock::Clock;
@@ -22,7 +23,7 @@ const SKIPPED_BY_RESTORE: u64 = 1 << 32;
 /// A fencing token: it grows with each win of its election, for ever. From 1 to below 2^53, so that
 /// every JSON reader keeps it exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "u64", into = "u64")]
 pub struct Token(u64);
 
 impl Token {
@@ -45,6 +46,20 @@ impl Token {
     fn plus(self, more: u64) -> Result<Self, ElectionsError> {
         let sum = self.0.checked_add(more).and_then(Self::new);
         sum.ok_or(ElectionsError::Exhausted)
+    }
+}
+
+impl TryFrom<u64> for Token {
+    type Error = &'static str;
+
+    fn try_from(number: u64) -> Result<Self, Self::Error> {
+        Self::new(number).ok_or("a token is 1 to 2^53 - 1")
+    }
+}
+
+impl From<Token> for u64 {
+    fn from(token: Token) -> Self {
+        token.0
     }
 }
 
@@ -124,6 +139,9 @@ pub(super) struct Stored {
     ttl_millis: u64,
     /// When the lease ends, in Unix milliseconds; 0 once it was given up.
     ends_at: u64,
+    /// What a later version wrote beside it, kept while nodes of both serve.
+    #[serde(flatten)]
+    more: Map<String, Json>,
 }
 
 impl Stored {
@@ -149,6 +167,7 @@ impl Stored {
             holder: holder.to_owned(),
             ttl_millis: ttl.as_millis(),
             ends_at: now.after(ttl).as_unix_millis(),
+            more: before.map(|stored| stored.more.clone()).unwrap_or_default(),
         })
     }
 
@@ -193,16 +212,21 @@ impl Stored {
 }
 
 /// A record as it is restored from a backup: an election's lease has ended, and its tokens go on
-/// far above any that were given out since. Records of other keyspaces stay as they are.
-pub(crate) fn restored(key: &Key, record: Record) -> Result<Record, StoreError> {
+/// far above any that were given out since. Records of other keyspaces stay as they are, and so
+/// does one that cannot be read: nobody is elected by it.
+pub(crate) fn restored(key: &Key, record: Record) -> Record {
     if Keyspace::of(key.partition()) != Some(Keyspace::Elections) {
-        return Ok(record);
+        return record;
     }
-    let stored = Stored::read(key, &record.value)?;
-    // Beyond the last token the election stays where it is, with none left to give.
-    let token = stored.token.plus(SKIPPED_BY_RESTORE).unwrap_or(Token::MAX);
-    let restored = Stored { token, lease_id: LeaseId::NOBODY, ..stored.resigned() };
-    Ok(Record { value: restored.write()?.value, ..record })
+    let restored = Stored::read(key, &record.value).and_then(|stored| {
+        // Beyond the last token the election stays where it is, with none left to give.
+        let token = stored.token.plus(SKIPPED_BY_RESTORE).unwrap_or(Token::MAX);
+        Stored { token, lease_id: LeaseId::NOBODY, ..stored.resigned() }.write()
+    });
+    match restored {
+        Ok(write) => Record { value: write.value, ..record },
+        Err(_) => record,
+    }
 }
 
 pub(super) fn checked_name(name: &str) -> Result<(), ElectionsError> {

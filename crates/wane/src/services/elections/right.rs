@@ -16,6 +16,9 @@ use crate::clock::SharedClock;
 /// The end of a right that has ended.
 const ENDED: u64 = 0;
 
+/// How often the clock is looked at: timers stand still while a machine sleeps, and it does not.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// The right of one lease.
 #[derive(Debug)]
 pub(super) struct Right {
@@ -54,20 +57,20 @@ impl Right {
             if now < end {
                 return Duration::from_nanos(end - now);
             }
-            if end == ENDED || self.replace(end, ENDED) {
-                let last_failure = self.failure.lock().clone();
-                self.tell(Loss::Expired { last_failure });
+            if end == ENDED {
                 return Duration::ZERO;
             }
+            let last_failure = self.failure.lock().clone();
+            self.finish(Loss::Expired { last_failure }, || self.replace(end, ENDED));
         }
     }
 
     /// Moves the end. `false` where it has come before: then it stays.
     pub(super) fn extend(&self, to: Duration) -> bool {
-        self.failure.lock().take();
         while self.holds() {
             let end = self.end.load(Ordering::SeqCst);
             if end != ENDED && self.replace(end, nanos(to).max(end)) {
+                self.failure.lock().take();
                 return true;
             }
         }
@@ -76,8 +79,7 @@ impl Right {
 
     /// Ends the right at once. The first reason stands.
     pub(super) fn give_up(&self, loss: Loss) {
-        self.end.store(ENDED, Ordering::SeqCst);
-        self.tell(loss);
+        self.finish(loss, || self.end.swap(ENDED, Ordering::SeqCst) != ENDED);
     }
 
     /// Notes why a renewal failed, for whoever asks why the right ended.
@@ -89,7 +91,8 @@ impl Right {
     pub(super) async fn lost(&self) -> Loss {
         let mut loss = self.loss.subscribe();
         loop {
-            let left = self.left();
+            // Zero once it has ended; then the loss is told, or about to be.
+            let left = self.left().max(Duration::from_millis(1));
             if let Some(loss) = loss.borrow_and_update().clone() {
                 return loss;
             }
@@ -97,7 +100,7 @@ impl Right {
                 biased;
                 // The sender lives as long as this call borrows it.
                 _ = loss.changed() => {}
-                () = self.clock.sleep(left) => {}
+                () = self.clock.sleep(left.min(LOOK)) => {}
             }
         }
     }
@@ -106,11 +109,15 @@ impl Right {
         self.end.compare_exchange(before, after, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    fn tell(&self, loss: Loss) {
+    /// Ends the right by `end`, and tells why where that was it. Both in one step: nobody sees the
+    /// end without its reason.
+    fn finish(&self, loss: Loss, end: impl FnOnce() -> bool) {
         self.loss.send_if_modified(|told| {
-            let is_first = told.is_none();
-            told.get_or_insert(loss);
-            is_first
+            let has_ended = end();
+            if has_ended {
+                told.get_or_insert(loss);
+            }
+            has_ended
         });
     }
 }

@@ -8,9 +8,9 @@ use crate::store::Ttl;
 /// The longest lease.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
-/// A holder on a slow clock and a candidate on a fast one may disagree by a tenth of a lease:
-/// 0.9 of it at a rate of 0.95 ends before all of it at a rate of 1.05.
-const DRIFT_PARTS: u32 = 10;
+/// A holder on a slow clock and a server on a fast one may disagree by so many parts of a lease:
+/// 7/8 of it at a rate of 0.95 end before all of it at a rate of 1.05 that is slewed by another 2 %.
+const DRIFT_PARTS: u32 = 8;
 
 /// What the clocks around a store allow its leases to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,11 +43,16 @@ impl LeaseRules {
         ttl.saturating_sub(self.margin(ttl))
     }
 
+    /// The shortest lease: one of which enough is left to be renewed in.
+    fn shortest(&self) -> Duration {
+        self.shortest.max(self.max_skew * 4)
+    }
+
     pub(super) fn checked_ttl(&self, ttl: Duration) -> Result<Ttl, ElectionsError> {
-        let legal = (self.shortest..=LONGEST).contains(&ttl);
+        let legal = (self.shortest()..=LONGEST).contains(&ttl);
         let ttl = Ttl::try_from(ttl).ok().filter(|_| legal);
         ttl.ok_or_else(|| {
-            let (from, to) = (self.shortest.as_millis(), LONGEST.as_millis());
+            let (from, to) = (self.shortest().as_millis(), LONGEST.as_millis());
             let reason = format!("a lease on this store may have {from} to {to} milliseconds");
             ElectionsError::InvalidTtl { reason }
         })
@@ -69,11 +74,18 @@ mod tests {
             for millis in [shortest, 10_000, 60_000, 3_600_000] {
                 let ttl = Duration::from_millis(millis);
                 let holder_stops = rules.right(ttl).div_f64(0.95);
-                let candidate_starts = (ttl - rules.max_skew * 2).div_f64(1.05);
+                let candidate_starts = (ttl - rules.max_skew * 2).div_f64(1.05 * 1.02);
                 assert!(holder_stops < candidate_starts, "{rules:?} {ttl:?}");
                 assert!(rules.right(ttl) > ttl / 4, "{rules:?} {ttl:?}: no time to renew");
             }
         }
+    }
+
+    #[test]
+    fn a_lease_too_short_for_the_clocks_is_refused() {
+        let hasty = LeaseRules::shared(Duration::from_secs(1), Duration::from_millis(500));
+        assert!(hasty.checked_ttl(Duration::from_millis(1_999)).is_err());
+        assert!(hasty.checked_ttl(Duration::from_secs(2)).is_ok());
     }
 
     #[test]

@@ -13,6 +13,10 @@ use crate::store::{ClusteringRange, Key, Partition, Store, Watch};
 /// Lets a lease that ran out by one clock run out by others too, and candidates not all at once.
 const JITTER: Duration = Duration::from_millis(50);
 
+/// How often a watch looks that nothing wakes: a write that nobody confirmed may arrive unseen, and
+/// timers stand still while a machine sleeps.
+const LOOK: Duration = Duration::from_secs(5);
+
 /// A watch over one election. Dropping it ends it.
 #[derive(Debug)]
 pub struct ElectionWatch<S> {
@@ -21,6 +25,8 @@ pub struct ElectionWatch<S> {
     /// `None` where others write too, and only looking tells.
     changes: Option<Watch>,
     seen: Option<Stored>,
+    /// Whether something may have changed that was not seen: a look failed, or was given up.
+    is_stale: bool,
     /// The newest token and whether anybody held it, as the caller knows.
     told: Option<(Token, bool)>,
 }
@@ -37,8 +43,14 @@ impl<S: Store> AppElections<S> {
                 Some(self.shared.store.watch(&partition, row).await?)
             }
         };
-        let mut watch =
-            ElectionWatch { elections: self.clone(), key, changes, seen: None, told: None };
+        let mut watch = ElectionWatch {
+            elections: self.clone(),
+            key,
+            changes,
+            seen: None,
+            is_stale: true,
+            told: None,
+        };
         watch.look().await?;
         Ok(watch)
     }
@@ -52,6 +64,9 @@ impl<S: Store> ElectionWatch<S> {
     /// loses nothing either.
     pub async fn changed(&mut self) -> Result<Standing, ElectionsError> {
         loop {
+            if self.is_stale {
+                self.look().await?;
+            }
             let now = self.elections.shared.clock.now();
             if let Some(stored) = &self.seen {
                 let hands = Some((stored.token, stored.is_held(now)));
@@ -64,8 +79,9 @@ impl<S: Store> ElectionWatch<S> {
         }
     }
 
-    /// Waits until nobody holds the election, a little longer where a lease ran out.
+    /// Waits until nobody holds the election, a little longer where a lease ran out. Looks first.
     pub async fn vacant(&mut self) -> Result<(), ElectionsError> {
+        self.look().await?;
         while let Some(stored) = &self.seen {
             if !stored.is_held(self.elections.shared.clock.now()) {
                 if stored.end().as_unix_millis() > 0 {
@@ -90,13 +106,8 @@ impl<S: Store> ElectionWatch<S> {
         let now = shared.clock.now();
         let held = self.seen.as_ref().filter(|stored| stored.is_held(now));
         let end = held.map(|stored| now.until(stored.end()));
-        let pause = end.into_iter().chain(shared.rules.poll).min();
-        let pause = async {
-            match pause {
-                Some(pause) => shared.clock.sleep(pause).await,
-                None => std::future::pending().await,
-            }
-        };
+        let pause = end.into_iter().chain([shared.rules.poll.unwrap_or(LOOK)]).min();
+        let pause = shared.clock.sleep(pause.unwrap_or(LOOK));
         let change = async {
             match &mut self.changes {
                 Some(changes) => changes.next().await,
@@ -108,11 +119,14 @@ impl<S: Store> ElectionWatch<S> {
             notice = change => drop(notice.ok_or(ElectionsError::Closed)?),
             () = pause => {}
         }
+        self.is_stale = true;
         self.look().await
     }
 
     async fn look(&mut self) -> Result<(), ElectionsError> {
+        self.is_stale = true;
         self.seen = self.elections.read(&self.key).await?.map(|(_, stored)| stored);
+        self.is_stale = false;
         Ok(())
     }
 }

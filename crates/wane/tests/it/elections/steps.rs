@@ -26,7 +26,7 @@ async fn the_first_candidate_wins_and_the_second_is_told_who_did() {
     let lease = it.won("e", "one").await;
     assert_eq!((lease.token, lease.ttl), (token(1), TTL));
     assert_eq!(it.clock.now().until(lease.expires_at), TTL);
-    assert_eq!(lease.right, Duration::from_secs(9), "a tenth is the margin");
+    assert_eq!(lease.right, Duration::from_millis(8_750), "an eighth is the margin");
     it.clock.advance(Duration::from_secs(4));
     let remaining = Duration::from_secs(6);
     let standing = Standing { holder: Some("one".into()), token: token(1), remaining };
@@ -225,6 +225,37 @@ async fn a_record_that_is_no_election_is_corrupt() {
     let write = Write::new(Value::new("not JSON").unwrap(), Life::Permanent);
     assert!(it.below.put(&stored, write).await.unwrap().is_applied());
     let corrupt = it.elections.campaign("e", "one", TTL).await.unwrap_err();
+    assert!(matches!(corrupt, ElectionsError::Store(StoreError::Corrupt { .. })), "{corrupt}");
+}
+
+/// Nodes of two versions serve side by side while one follows the other.
+#[tokio::test]
+async fn what_a_later_version_wrote_is_kept() {
+    let it = setup();
+    let partition = Keyspace::Elections.partition(&APP.0.to_be_bytes()).unwrap();
+    let stored = Key::new(partition.as_bytes(), b"e").unwrap();
+    let later = r#"{"token":4,"leaseId":"00000000000000000000000000000000","holder":"h",
+        "ttlMillis":1000,"endsAt":0,"later":{"deep":[1]}}"#;
+    let write = Write::new(Value::new(later).unwrap(), Life::Permanent);
+    assert!(it.below.put(&stored, write).await.unwrap().is_applied());
+    let lease = it.won("e", "one").await;
+    it.elections.renew("e", lease.id, lease.token).await.map(drop).unwrap();
+    it.elections.resign("e", lease.id, lease.token).await.map(drop).unwrap();
+    let value = it.below.get(&stored).await.unwrap().unwrap().value;
+    let value: serde_json::Value = serde_json::from_slice(&value).unwrap();
+    assert_eq!(value["later"]["deep"][0], 1, "{value}");
+}
+
+#[tokio::test]
+async fn a_token_of_zero_is_corrupt() {
+    let it = setup();
+    let partition = Keyspace::Elections.partition(&APP.0.to_be_bytes()).unwrap();
+    let stored = Key::new(partition.as_bytes(), b"e").unwrap();
+    let zero = r#"{"token":0,"leaseId":"00000000000000000000000000000000","holder":"h",
+        "ttlMillis":1000,"endsAt":0}"#;
+    let write = Write::new(Value::new(zero).unwrap(), Life::Permanent);
+    assert!(it.below.put(&stored, write).await.unwrap().is_applied());
+    let corrupt = it.elections.observe("e").await.unwrap_err();
     assert!(matches!(corrupt, ElectionsError::Store(StoreError::Corrupt { .. })), "{corrupt}");
 }
 

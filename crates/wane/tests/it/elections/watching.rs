@@ -6,9 +6,10 @@ use tokio::time::timeout;
 use wane::services::elections::{
     AppElections, Campaigned, Elections, ElectionsError, Lease, LeaseRules, Standing,
 };
-use wane::store::WatchedStore;
+use wane::store::{DeadlineStore, WatchedStore};
 
 use super::{APP, TTL, token};
+use crate::gated::{Gate, GatedStore};
 use crate::simulation::machine::{Machine, Wall, true_sleep};
 use crate::{InnerStore, inner_store};
 
@@ -84,6 +85,27 @@ async fn a_resignation_is_told_at_once_or_by_the_next_look() {
         let late = told.saturating_sub(resigned);
         assert!(late <= Duration::from_millis(within), "{late:?}");
     }
+}
+
+/// A change whose reading fails, or is given up, is told by the next call.
+#[tokio::test(start_paused = true)]
+async fn a_change_is_told_after_a_failed_and_after_a_dropped_look() {
+    let machine = Machine::new(1.0, Wall::Monotonic, 1);
+    let gate = GatedStore::new(inner_store(machine.clock()));
+    let in_time =
+        DeadlineStore::new(gate.clone(), "gated", Duration::from_millis(100), machine.clock());
+    let store = WatchedStore::new(in_time, machine.clock());
+    let elections = Elections::new(store, machine.clock(), LeaseRules::ONE_PROCESS).of(APP);
+    let mut watch = elections.watch("e").await.unwrap();
+    elections.campaign("e", "one", TTL).await.map(drop).unwrap();
+    gate.set(Gate::HoldReads);
+    let failed = watch.changed().await.unwrap_err();
+    assert!(matches!(failed, ElectionsError::Store(_)), "{failed}");
+    let dropped = timeout(Duration::from_millis(20), watch.changed()).await;
+    assert!(dropped.is_err());
+    gate.set(Gate::Open);
+    let told = timeout(Duration::from_millis(10), watch.changed()).await;
+    assert_eq!(told.expect("at once").unwrap().holder.as_deref(), Some("one"));
 }
 
 #[tokio::test(start_paused = true)]

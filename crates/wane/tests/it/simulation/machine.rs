@@ -37,6 +37,8 @@ struct Parts {
 pub(crate) enum Wall {
     /// With the monotonic one, from the right time on.
     Monotonic,
+    /// So much faster than the monotonic one.
+    Slewed(f64),
     /// Off by up to so much, to and fro at a rate of 1 plus or minus `drift`.
     Wandering { at_first: f64, drift: f64, max_skew: Duration },
 }
@@ -47,6 +49,7 @@ impl Wall {
         let elapsed = elapsed.as_nanos() as f64;
         match self {
             Self::Monotonic => elapsed * (rate - 1.0),
+            Self::Slewed(factor) => elapsed * (rate * factor - 1.0),
             Self::Wandering { at_first, drift, max_skew } => {
                 // A triangle between -1 and 1, in units of the largest skew.
                 let skew = max_skew.as_nanos() as f64;
