@@ -199,7 +199,9 @@ fn leases(storage: Storage) -> LeaseRules {
             LeaseRules::shared(Duration::from_secs(3), wane_backends::MAX_SKEW)
         }
         Storage::Dynamodb => {
-            LeaseRules::shared(Duration::from_secs(10), wane_backends::MAX_SKEW_DYNAMODB)
+            // It tells whole seconds, and only what is certain refuses a node.
+            let max_skew = wane_backends::MAX_SKEW_DYNAMODB + Duration::from_secs(1);
+            LeaseRules::shared(Duration::from_secs(10), max_skew)
         }
     }
 }

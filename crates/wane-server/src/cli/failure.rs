@@ -30,6 +30,8 @@ pub enum Exit {
     Absent,
     /// The write may or may not have been applied.
     Unknown,
+    /// As a command ended that was run.
+    Of(u8),
 }
 
 impl Exit {
@@ -42,6 +44,7 @@ impl Exit {
             Self::Refused => 3,
             Self::Absent => 4,
             Self::Unknown => 5,
+            Self::Of(code) => code,
         }
     }
 }
@@ -138,7 +141,9 @@ impl Failure {
     /// The failure as an answer for programs.
     fn json(&self) -> Map<String, Value> {
         let (code, status) = match self {
-            Self::Client(ClientError::Refused { .. }) => ("refused", Some(409)),
+            Self::Client(ClientError::Refused { .. } | ClientError::Contested { .. }) => {
+                ("refused", Some(409))
+            }
             Self::Client(ClientError::Absent) => ("absent", Some(404)),
             Self::Client(ClientError::UnknownOutcome { .. }) => ("unknown_outcome", None),
             Self::Client(ClientError::Problem { code, status, .. }) => (&**code, Some(*status)),
@@ -148,7 +153,9 @@ impl Failure {
             Self::Store(_) => match self.exit() {
                 Exit::Refused => ("refused", None),
                 Exit::Absent => ("absent", None),
-                Exit::Done | Exit::Failed | Exit::Usage | Exit::Unknown => ("failed", None),
+                Exit::Done | Exit::Failed | Exit::Usage | Exit::Unknown | Exit::Of(_) => {
+                    ("failed", None)
+                }
             },
             Self::Failed { .. } | Self::Output(_) => ("failed", None),
         };
@@ -157,6 +164,14 @@ impl Failure {
             ("status".to_owned(), status.into()),
             ("detail".to_owned(), self.what().into()),
         ]);
+        if let Self::Client(ClientError::Contested { standing, .. }) = self {
+            let remaining = u64::try_from(standing.remaining.as_millis()).unwrap_or(u64::MAX);
+            object.extend([
+                ("holder".to_owned(), standing.holder.as_deref().into()),
+                ("token".to_owned(), standing.token.get().into()),
+                ("remainingMillis".to_owned(), remaining.into()),
+            ]);
+        }
         if let Self::Client(ClientError::Refused { current, .. }) = self {
             let current = current.as_ref().map(|Current { value, expires_at }| {
                 let mut current = Map::new();
@@ -172,7 +187,7 @@ impl Failure {
 
 fn exit_of(error: &ClientError) -> Exit {
     match error {
-        ClientError::Refused { .. } => Exit::Refused,
+        ClientError::Refused { .. } | ClientError::Contested { .. } => Exit::Refused,
         ClientError::Absent => Exit::Absent,
         ClientError::UnknownOutcome { .. } => Exit::Unknown,
         ClientError::Problem { code, status, .. } => match (&**code, *status) {
@@ -196,6 +211,16 @@ fn advice_on(error: &ClientError, place: Option<&Place>, surroundings: &Surround
             let (value, left) = (shown_value(value), left(remaining));
             format!("there stands {value}, left: {left}; read it and decide anew")
         }
+        ClientError::Contested { standing, .. } => match &standing.holder {
+            Some(holder) => {
+                let (holder, left) = (shown_text(holder), left(Some(standing.remaining)));
+                format!(
+                    "it is held by {holder}, token {}, left: {left}; --wait waits",
+                    standing.token
+                )
+            }
+            None => format!("nobody holds it, last token {}; campaign", standing.token),
+        },
         ClientError::Refused { current: None, .. } if listener == Listener::Public => {
             "nothing live is there; insert it with `wane ttl insert`".into()
         }

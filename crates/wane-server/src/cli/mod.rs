@@ -1,7 +1,7 @@
 //! The command line: what is typed, where it goes, and the exit code that comes back.
 //!
 //! ```text
-//! arguments -> connection (which server, which key) -> ttl, app: one call each -> output
+//! arguments -> connection (which server, which key) -> ttl, election, app -> output
 //!                                                     what failed -> failure (two lines, exit code)
 //! ```
 //!
@@ -12,6 +12,7 @@ mod app;
 pub mod backup;
 mod completions;
 mod connection;
+mod elections;
 mod failure;
 mod lifetime;
 mod output;
@@ -45,6 +46,7 @@ Exit codes:
   3  refused: the condition did not hold, nothing was applied
   4  absent: no such live entry, app or key
   5  unknown outcome: the write may or may not have been applied; read before deciding
+  `election campaign --exec CMD` ends with the exit code of CMD, or with 3 if it lost the election
 
 Where the server and the key come from, the first that is there:
   server  --url, WANE_URL, http://127.0.0.1:8628
@@ -74,6 +76,9 @@ enum Command {
     Store(store::StoreCommand),
     /// Print the completions of a shell
     Completions(completions::CompletionsArguments),
+    /// Run a command until its time is up, as told on standard input
+    #[command(hide = true)]
+    ElectionKeeper(elections::keeper::KeeperArguments),
 }
 
 /// Commands that ask a server.
@@ -81,6 +86,8 @@ enum Command {
 enum RemoteCommand {
     /// Read and write the entries of an app
     Ttl(ttl::TtlArguments),
+    /// Elect a leader, and run a command while leading
+    Election(elections::ElectionArguments),
     /// Make apps, their keys and their limits (for operators)
     App(app::AppArguments),
 }
@@ -151,6 +158,9 @@ fn run_line(line: Vec<OsString>, surroundings: &mut Surroundings) -> Exit {
     let done = match command {
         Command::Serve(flags) => serve::run(&flags, surroundings),
         Command::Completions(shell) => completions::run(&shell, &mut *surroundings.out),
+        Command::ElectionKeeper(arguments) => {
+            return wait_for(keep(&arguments, &output, surroundings));
+        }
         Command::Remote(command) => {
             return wait_for(ask(command, connection, &output, surroundings));
         }
@@ -158,7 +168,16 @@ fn run_line(line: Vec<OsString>, surroundings: &mut Surroundings) -> Exit {
             return wait_for(store::run(command, &connection, &output, surroundings));
         }
     };
-    finish(done, None, &output, surroundings)
+    finish(done.map(|()| Exit::Done), None, &output, surroundings)
+}
+
+async fn keep(
+    arguments: &elections::keeper::KeeperArguments,
+    flags: &OutputFlags,
+    surroundings: &mut Surroundings,
+) -> Exit {
+    let kept = elections::keeper::run(arguments, &*surroundings.clock).await;
+    finish(kept, None, flags, surroundings)
 }
 
 /// Runs a command on a runtime of its own.
@@ -184,6 +203,9 @@ async fn ask(
         RemoteCommand::Ttl(command) => {
             connection.with_data(&command.data).app_place(&command.app, surroundings)
         }
+        RemoteCommand::Election(command) => {
+            connection.with_data(&command.data).app_place(&command.app, surroundings)
+        }
         RemoteCommand::App(command) => {
             connection.with_data(&command.data).admin_place(surroundings)
         }
@@ -193,20 +215,27 @@ async fn ask(
         Err(failure) => return finish(Err(failure), None, flags, surroundings),
     };
     let done = match command {
-        RemoteCommand::Ttl(command) => ttl::run(command, &place, flags, surroundings).await,
-        RemoteCommand::App(command) => app::run(command.command, &place, flags, surroundings).await,
+        RemoteCommand::Ttl(command) => {
+            ttl::run(command, &place, flags, surroundings).await.map(|()| Exit::Done)
+        }
+        RemoteCommand::Election(command) => {
+            elections::run(command, &place, flags, surroundings).await
+        }
+        RemoteCommand::App(command) => {
+            app::run(command.command, &place, flags, surroundings).await.map(|()| Exit::Done)
+        }
     };
     finish(done, Some(&place), flags, surroundings)
 }
 
 fn finish(
-    done: Result<(), Failure>,
+    done: Result<Exit, Failure>,
     place: Option<&Place>,
     flags: &OutputFlags,
     surroundings: &mut Surroundings,
 ) -> Exit {
-    match done.and_then(|()| Ok(surroundings.out.flush()?)) {
-        Ok(()) => Exit::Done,
+    match done.and_then(|exit| Ok(surroundings.out.flush().map(|()| exit)?)) {
+        Ok(exit) => exit,
         Err(failure) => failure::print(&failure, place, flags, surroundings),
     }
 }

@@ -37,7 +37,7 @@ pub(super) async fn run(
         Err(failure) => return finish(Err(failure), None, flags, surroundings),
     };
     let done = carry_out(command, place.as_ref(), flags, surroundings).await;
-    finish(done, place.as_ref(), flags, surroundings)
+    finish(done.map(|()| Exit::Done), place.as_ref(), flags, surroundings)
 }
 
 async fn carry_out(

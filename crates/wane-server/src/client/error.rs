@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
+use wane::services::elections::Standing;
 use wane::store::Timestamp;
 
 /// What was found where a condition did not hold.
@@ -26,6 +27,10 @@ pub enum ClientError {
     /// where there was something and the server says what.
     #[error("refused: {detail}")]
     Refused { current: Option<Current>, detail: String },
+
+    /// A step of an election was refused and nothing was changed: where the election stands.
+    #[error("refused: {detail}")]
+    Contested { standing: Standing, detail: String },
 
     /// There is no such live record, application or key.
     #[error("absent")]

@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 
 use super::app_ttl::StandingForm;
 use super::error::BoxError;
-use super::{Client, ClientError};
+use super::{Client, ClientError, elections};
 
 /// The longest answer about one record or application.
 pub(super) const SHORT: usize = 1 << 20;
@@ -115,17 +115,27 @@ pub(super) struct ProblemForm {
     #[serde(default)]
     detail: String,
     current: Option<StandingForm>,
+    /// Where an election stands.
+    #[serde(flatten)]
+    election: Option<elections::StandingForm>,
 }
 
 impl ProblemForm {
     /// What the problem means to the caller.
     pub(super) fn meaning(self, status: u16, retry_after: Option<Duration>) -> ClientError {
-        let Self { code, mut detail, current } = self;
+        let Self { code, mut detail, current, election } = self;
         if detail.is_empty() {
             detail = "the server does not say why".into();
         }
         match &*code {
             "absent" => ClientError::Absent,
+            "refused" if election.is_some() => {
+                match election.map(elections::StandingForm::meaning).transpose() {
+                    Ok(Some(standing)) => ClientError::Contested { standing, detail },
+                    Ok(None) => ClientError::Refused { current: None, detail },
+                    Err(reason) => ClientError::Protocol { reason },
+                }
+            }
             "refused" => match current.map(StandingForm::meaning).transpose() {
                 Ok(current) => ClientError::Refused { current, detail },
                 Err(reason) => ClientError::Protocol { reason },

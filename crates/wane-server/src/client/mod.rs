@@ -8,7 +8,7 @@
 //! "cannot be reached" and "unknown outcome" is whether the request was handed to a connection.
 //!
 //! ```text
-//! app_ttl, batch, watch, admin -> exchange (deadline, bounds, what an answer means) -> wire (TCP, TLS)
+//! app_ttl, batch, watch, elections, admin -> exchange (deadline, bounds, what an answer means) -> wire (TCP, TLS)
 //! ```
 //!
 //! Not here: where the address and the key come from. That is `cli::connection`.
@@ -16,10 +16,12 @@
 mod admin;
 mod app_ttl;
 mod batch;
+mod elections;
 mod error;
 mod exchange;
 mod secret;
 mod server_sent;
+mod stream;
 mod watch;
 mod wire;
 
@@ -29,6 +31,7 @@ pub(crate) mod tests;
 pub use admin::{Admin, AppSummary, AppsPage, Backup, CreatedApp, KeySummary};
 pub use app_ttl::{AppTtl, Entry, Item, ScanPage, ScanRange};
 pub use batch::{BatchAnswer, BatchOperation};
+pub use elections::{ElectionWatch, Elections, Seat};
 pub use error::{ClientError, Current, EndpointError};
 pub use secret::Secret;
 pub use watch::{ChangeKind, Event, Notice, Watch};
@@ -120,6 +123,11 @@ impl Client {
     /// The TTL storage of an application.
     pub fn app_ttl(&self, app: &AppName) -> AppTtl {
         AppTtl::new(self.clone(), app)
+    }
+
+    /// The elections of an application.
+    pub fn elections(&self, app: &AppName) -> Elections {
+        Elections::new(self.clone(), app)
     }
 
     /// The operator's calls; they are answered on the admin listener.

@@ -122,3 +122,97 @@ fn serve_says_what_is_wrong_with_its_settings_and_ends_with_two() {
     let printed = wane().args(["serve", "--print-settings", "--data", "/d"]).output().unwrap();
     assert!(text(&printed.stdout).contains("data = \"/d\""), "{}", text(&printed.stdout));
 }
+
+#[test]
+fn an_election_is_won_observed_renewed_and_resigned() {
+    let server = Server::in_memory();
+    let run = |arguments: &[&str]| said(&run(&server, arguments));
+    assert_eq!(run(&["election", "observe", "e"]).0, 4, "nobody ever campaigned");
+    let (code, won) =
+        run(&["--json", "election", "campaign", "e", "--holder", "me", "--ttl", "60"]);
+    assert_eq!(code, 0, "{won}");
+    let won: serde_json::Value = serde_json::from_str(&won).unwrap();
+    let (id, token) = (won["leaseId"].as_str().unwrap(), won["token"].to_string());
+    let (code, held) = run(&["election", "campaign", "e"]);
+    assert_eq!(code, 3);
+    assert!(held.contains("held by me, token 1"), "{held}");
+    assert!(run(&["election", "observe", "e"]).1.starts_with("held by me, token: 1, left: 59s"));
+    let lease = ["--lease-id", id, "--token", &token];
+    assert_eq!(run(&[&["election", "renew", "e"], &lease[..]].concat()).0, 0);
+    assert_eq!(run(&["election", "renew", "e", "--lease-id", id, "--token", "2"]).0, 3);
+    assert_eq!(run(&["election", "renew", "e", "--lease-id", "x", "--token", "1"]).0, 2);
+    assert_eq!(run(&[&["election", "resign", "e"], &lease[..]].concat()).0, 0);
+    assert_eq!(run(&["election", "observe", "e"]).1, "held by nobody, last token: 1\n");
+    assert_eq!(run(&["election", "campaign", "e", "--ttl", "500ms"]).0, 2);
+    assert_eq!(run(&["election", "campaign", ""]).0, 2);
+}
+
+#[test]
+fn a_command_is_run_with_the_token_and_its_exit_code_passed_on() {
+    let server = Server::in_memory();
+    let exec = |command: &str| run(&server, &["election", "campaign", "e", "--exec", command]);
+    let done = exec("echo $WANE_ELECTION $WANE_TOKEN");
+    assert_eq!((done.status.code(), text(&done.stdout).as_str()), (Some(0), "e 1\n"));
+    assert_eq!(exec("exit 42").status.code(), Some(42));
+    assert_eq!(exec("kill -9 $$").status.code(), Some(137));
+    // What it leaves behind does not outlive the lease.
+    let left = exec("sleep 1000 & echo $!");
+    let pid = text(&left.stdout).trim().to_owned();
+    assert!(crate::server::eventually(|| !std::path::Path::new("/proc").join(&pid).exists()));
+    let standing = said(&run(&server, &["election", "observe", "e"])).1;
+    assert_eq!(standing, "held by nobody, last token: 4\n", "each was resigned");
+}
+
+#[test]
+fn a_campaign_that_is_asked_to_stop_stops_its_command_and_resigns() {
+    let server = Server::in_memory();
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    let command = r#"trap 'sleep 0.3; echo stopped >> "$LOG"; exit 7' TERM; echo begun >> "$LOG"
+        while :; do sleep 0.05; done"#;
+    let mut campaign = wane()
+        .args(["--url", &format!("http://{}", server.http), "election", "campaign", "e"])
+        .args(["--ttl", "2", "--exec", command, "--data"])
+        .arg(server.data())
+        .env("LOG", &log)
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let said = || std::fs::read_to_string(&log).unwrap_or_default();
+    assert!(crate::server::eventually(|| said() == "begun\n"));
+    let pid = campaign.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert_eq!(campaign.wait().unwrap().code(), Some(0));
+    assert_eq!(said(), "begun\nstopped\n", "it had the time that it needed");
+    let standing = server.ask("GET", "/api/v2/apps/demo/app/elections/e", "").json();
+    assert!(standing["holder"].is_null(), "{standing}");
+}
+
+/// A server that is gone: the command is asked to stop, then killed, before the lease can end.
+#[test]
+fn a_command_ends_in_time_when_the_server_is_gone() {
+    let _machine = crate::measuring();
+    let server = Server::in_memory();
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    let command = r#"trap 'echo asked >> "$LOG"' TERM
+        while :; do echo acts >> "$LOG"; sleep 0.02; done"#;
+    let mut campaign = wane()
+        .args(["--url", &format!("http://{}", server.http), "election", "campaign", "e"])
+        .args(["--ttl", "3", "--exec", command, "--data"])
+        .arg(server.data())
+        .env("LOG", &log)
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let said = || std::fs::read_to_string(&log).unwrap_or_default();
+    assert!(crate::server::eventually(|| said().lines().count() > 3));
+    server.signal("STOP");
+    let passed = crate::stopwatch();
+    assert_eq!(campaign.wait().unwrap().code(), Some(3));
+    let whole = said();
+    crate::wait(std::time::Duration::from_millis(200));
+    assert_eq!(said(), whole, "nothing acts any more");
+    assert!(whole.contains("asked"), "it was asked before it was killed");
+    assert!(passed() < std::time::Duration::from_secs(6), "{:?}", passed());
+}

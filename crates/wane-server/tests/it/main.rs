@@ -6,6 +6,7 @@ mod cli;
 mod client;
 mod connection;
 mod disk_full;
+mod failover;
 mod http;
 #[path = "../../../wane-backends/tests/it/harness/listed.rs"]
 mod listed;

@@ -15,7 +15,7 @@ const TTL: &str = "/api/v2/apps/demo/app/ttl";
 const STORAGES: [&str; 4] = ["redis", "cas1", "cas3", "dynamodb"];
 
 /// The flags of a server on a store of its own name, where the run lists the storage.
-fn flags(storage: &str) -> Option<Vec<String>> {
+pub(crate) fn flags(storage: &str) -> Option<Vec<String>> {
     let told = settings_of(storage)?;
     let name = format!("server_{:x}", rand_id());
     let of = |variable: &str| told.get(variable).cloned().unwrap_or_default();
@@ -39,7 +39,7 @@ fn rand_id() -> u64 {
     wane::clock::SystemClock::shared().random_u64()
 }
 
-fn start(flags: &[String]) -> Server {
+pub(crate) fn start(flags: &[String]) -> Server {
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     Server::with(&flags)
 }

@@ -19,15 +19,18 @@ pub(crate) fn settings_of(name: &str) -> Option<BTreeMap<String, String>> {
         println!("skipped: {name} is not in WANE_TEST_BACKENDS={listed:?}");
         return None;
     }
-    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/servers");
-    let told = Command::new(&scripts).args(["env", name]).output().expect("scripts/servers runs");
-    assert!(
-        told.status.success(),
-        "{name} is listed in WANE_TEST_BACKENDS and was not started: {}",
-        String::from_utf8_lossy(&told.stderr)
-    );
-    let told = String::from_utf8(told.stdout).expect("scripts/servers prints text");
+    let told = servers(&["env", name]).unwrap_or_else(|error| {
+        panic!("{name} is listed in WANE_TEST_BACKENDS and was not started: {error}")
+    });
     Some(told.lines().filter_map(exported).collect())
+}
+
+/// What `scripts/servers` prints to these arguments, or what it says is wrong.
+pub(crate) fn servers(arguments: &[&str]) -> Result<String, String> {
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/servers");
+    let told = Command::new(&scripts).args(arguments).output().expect("scripts/servers runs");
+    let text = |bytes| String::from_utf8(bytes).expect("scripts/servers prints text");
+    if told.status.success() { Ok(text(told.stdout)) } else { Err(text(told.stderr)) }
 }
 
 /// The name and value of a line `export NAME='value'`.

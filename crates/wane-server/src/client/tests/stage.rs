@@ -195,6 +195,7 @@ pub(crate) fn demo() -> AppName {
 pub(crate) fn case(error: &ClientError) -> &'static str {
     match error {
         ClientError::Refused { .. } => "refused",
+        ClientError::Contested { .. } => "contested",
         ClientError::Absent => "absent",
         ClientError::Problem { .. } => "problem",
         ClientError::Unreachable { .. } => "unreachable",

@@ -43,9 +43,9 @@ impl LeaseRules {
         ttl.saturating_sub(self.margin(ttl))
     }
 
-    /// The shortest lease: one of which enough is left to be renewed in.
+    /// The shortest lease: one of which the margin leaves a quarter.
     fn shortest(&self) -> Duration {
-        self.shortest.max(self.max_skew * 4)
+        self.shortest.max(self.max_skew * 16 / 5)
     }
 
     pub(super) fn checked_ttl(&self, ttl: Duration) -> Result<Ttl, ElectionsError> {
@@ -69,7 +69,7 @@ mod tests {
         for (rules, shortest) in [
             (LeaseRules::ONE_PROCESS, 1_000),
             (LeaseRules::shared(Duration::from_secs(3), max_skew), 3_000),
-            (LeaseRules::shared(Duration::from_secs(10), max_skew * 4), 10_000),
+            (LeaseRules::shared(Duration::from_secs(10), max_skew * 6), 10_000),
         ] {
             for millis in [shortest, 10_000, 60_000, 3_600_000] {
                 let ttl = Duration::from_millis(millis);
@@ -84,8 +84,8 @@ mod tests {
     #[test]
     fn a_lease_too_short_for_the_clocks_is_refused() {
         let hasty = LeaseRules::shared(Duration::from_secs(1), Duration::from_millis(500));
-        assert!(hasty.checked_ttl(Duration::from_millis(1_999)).is_err());
-        assert!(hasty.checked_ttl(Duration::from_secs(2)).is_ok());
+        assert!(hasty.checked_ttl(Duration::from_millis(1_599)).is_err());
+        assert!(hasty.checked_ttl(Duration::from_millis(1_600)).is_ok());
     }
 
     #[test]
