@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::store::{
-    ClusteringRange, Life, Record, Remaining, Row, StoreError, Timestamp, Ttl, Value,
+    ClusteringRange, Fence, Life, Record, Remaining, Row, StoreError, Timestamp, Ttl, Value,
 };
 
 /// The longest key, in bytes of UTF-8.
@@ -45,6 +45,10 @@ pub enum AppTtlError {
         "the application may hold {limit} {what} and holds {held}; delete some or raise the limit"
     )]
     OverQuota { what: &'static str, held: u64, limit: u64 },
+
+    /// A later leader has written the entry. Nothing was written; stop acting as the leader.
+    #[error("fence {} is behind {} on the entry; stop, a later leader has written it", fence.0, newer.0)]
+    Fenced { fence: Fence, newer: Fence },
 
     /// Others kept changing the entry. Nothing was written; try again.
     #[error("the entry kept changing under the write; try again")]

@@ -5,6 +5,9 @@
 //! does not hold the read is the answer, and where it does the quota knows what the write will add.
 //! The condition is checked again by the write itself, in one step.
 //!
+//! A storage that is [`fenced`](AppTtlStorage::fenced) writes for one leader: its writes stamp their
+//! entries, and are refused where a later leader has stamped one.
+//!
 //! Invariant: what an application holds never exceeds its quota on a store that this process has to
 //! itself. On a shared one each node counts anew once in a while, and the excess is bounded by what
 //! all nodes write between two counts.
@@ -79,7 +82,7 @@ impl<S: Store> AppTtl<S> {
 
     /// The storage of one application, held to `quota`.
     pub fn of(&self, app: ClusterAppId, quota: Quota) -> AppTtlStorage<S> {
-        AppTtlStorage { shared: Arc::clone(&self.shared), app, quota }
+        AppTtlStorage { shared: Arc::clone(&self.shared), app, quota, fence: Fence::NONE }
     }
 }
 
@@ -89,15 +92,25 @@ pub struct AppTtlStorage<S> {
     shared: Arc<Shared<S>>,
     app: ClusterAppId,
     quota: Quota,
+    fence: Fence,
 }
 
 impl<S> Clone for AppTtlStorage<S> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), app: self.app, quota: self.quota }
+        Self { shared: Arc::clone(&self.shared), ..*self }
     }
 }
 
 impl<S: Store> AppTtlStorage<S> {
+    /// The same storage for the writes of one leader: each carries `fence`, stamps what it writes,
+    /// and is [`AppTtlError::Fenced`] where the entry has a higher stamp, whatever else is wrong.
+    ///
+    /// An entry that was deleted or has expired has no stamp any more: there the writes of an
+    /// earlier leader get through.
+    pub fn fenced(&self, fence: Fence) -> Self {
+        Self { fence, ..self.clone() }
+    }
+
     /// Returns the live entry at `key`.
     pub async fn ttl_get(&self, key: impl AsRef<[u8]>) -> Result<Option<Entry>, AppTtlError> {
         let record = self.shared.store.get(&self.key(key.as_ref())?).await?;
@@ -114,7 +127,7 @@ impl<S: Store> AppTtlStorage<S> {
         let key = self.key(key.as_ref())?;
         let write = Write::new(checked_value("value", value.as_ref())?, checked_life(ttl)?);
         let turn = self.shared.ledgers.turn(&key).await;
-        let current = self.shared.store.get(&key).await?;
+        let current = self.current(&key).await?;
         if current.is_some() {
             return Ok(Outcome::Refused { current });
         }
@@ -134,8 +147,7 @@ impl<S: Store> AppTtlStorage<S> {
         let new = checked_value("newValue", new.as_ref())?;
         let write = Write::new(new, renewal.checked()?);
         let turn = self.shared.ledgers.turn(&key).await;
-        let current = self.shared.store.get(&key).await?;
-        match current {
+        match self.current(&key).await? {
             Some(record) if record.value == expected => {
                 self.replace(&key, &record, write, turn).await
             }
@@ -152,7 +164,7 @@ impl<S: Store> AppTtlStorage<S> {
         let key = self.key(key.as_ref())?;
         let expected = checked_value("expectedValue", expected.as_ref())?;
         let turn = self.shared.ledgers.turn(&key).await;
-        match self.shared.store.get(&key).await? {
+        match self.current(&key).await? {
             Some(record) if record.value == expected => self.remove(&key, &record, turn).await,
             current => Ok(Outcome::Refused { current }),
         }
@@ -194,7 +206,7 @@ impl<S: Store> AppTtlStorage<S> {
         let key = self.key(key.as_ref())?;
         for _ in 0..ATTEMPTS {
             let turn = self.shared.ledgers.turn(&key).await;
-            let Some(record) = self.shared.store.get(&key).await? else { return Ok(false) };
+            let Some(record) = self.current(&key).await? else { return Ok(false) };
             if self.remove(&key, &record, turn).await?.is_applied() {
                 return Ok(true);
             }
@@ -266,7 +278,7 @@ impl<S: Store> AppTtlStorage<S> {
     ) -> Result<Outcome, AppTtlError> {
         for _ in 0..ATTEMPTS {
             let turn = self.shared.ledgers.turn(key).await;
-            let current = self.shared.store.get(key).await?;
+            let current = self.current(key).await?;
             let Some(write) = plan(current.as_ref()) else {
                 return Ok(Outcome::Refused { current });
             };
@@ -281,6 +293,21 @@ impl<S: Store> AppTtlStorage<S> {
         Err(AppTtlError::Contended)
     }
 
+    /// The live entry that a write is about to meet, if our fence lets us write to it.
+    async fn current(&self, key: &Key) -> Result<Option<Record>, AppTtlError> {
+        let current = self.shared.store.get(key).await?;
+        self.checked_fence(current.as_ref())?;
+        Ok(current)
+    }
+
+    fn checked_fence(&self, current: Option<&Record>) -> Result<(), AppTtlError> {
+        let newer = current.map_or(Fence::NONE, |record| record.fence);
+        if self.fence == Fence::NONE || newer <= self.fence {
+            return Ok(());
+        }
+        Err(AppTtlError::Fenced { fence: self.fence, newer })
+    }
+
     async fn add(
         &self,
         key: &Key,
@@ -288,8 +315,8 @@ impl<S: Store> AppTtlStorage<S> {
         turn: quota::Turn,
     ) -> Result<Outcome, AppTtlError> {
         let growth = self.reserve(key, None, Some(&write)).await?;
-        let outcome = self.shared.store.insert_if_not_exists(key, write).await;
-        Self::settle(growth, outcome, turn)
+        let outcome = self.shared.store.insert_if_not_exists(key, write.fenced(self.fence)).await;
+        self.settle(growth, outcome, turn)
     }
 
     async fn replace(
@@ -300,8 +327,9 @@ impl<S: Store> AppTtlStorage<S> {
         turn: quota::Turn,
     ) -> Result<Outcome, AppTtlError> {
         let growth = self.reserve(key, Some(current), Some(&write)).await?;
+        let write = write.fenced(self.fence);
         let outcome = self.shared.store.compare_and_swap(key, &current.value, write).await;
-        Self::settle(growth, outcome, turn)
+        self.settle(growth, outcome, turn)
     }
 
     async fn remove(
@@ -311,8 +339,8 @@ impl<S: Store> AppTtlStorage<S> {
         turn: quota::Turn,
     ) -> Result<Outcome, AppTtlError> {
         let growth = self.reserve(key, Some(current), None).await?;
-        let outcome = self.shared.store.compare_and_delete(key, &current.value, Fence::NONE).await;
-        Self::settle(growth, outcome, turn)
+        let outcome = self.shared.store.compare_and_delete(key, &current.value, self.fence).await;
+        self.settle(growth, outcome, turn)
     }
 
     /// Sets aside what the write will add, or says that the quota does not allow it.
@@ -329,8 +357,9 @@ impl<S: Store> AppTtlStorage<S> {
         presence.reserve(change, self.quota, shared.clock.now())
     }
 
-    /// Books what became of the write, and passes it on.
+    /// Books what became of the write, and passes it on: a refusal by a higher fence as what it is.
     fn settle(
+        &self,
         growth: quota::Growth,
         outcome: Result<Outcome, StoreError>,
         turn: quota::Turn,
@@ -343,6 +372,10 @@ impl<S: Store> AppTtlStorage<S> {
             Err(_) => drop(growth),
         }
         drop(turn);
-        Ok(outcome?)
+        let outcome = outcome?;
+        if let Outcome::Refused { current } = &outcome {
+            self.checked_fence(current.as_ref())?;
+        }
+        Ok(outcome)
     }
 }

@@ -1,5 +1,6 @@
 //! Application TTL storage: its operations, its limits, its buckets and its events.
 
+mod fenced;
 mod quota;
 
 use std::time::Duration;
