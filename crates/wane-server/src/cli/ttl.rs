@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use wane::services::app_ttl::{MAX_VALUE, Renewal};
 use wane::services::apps::AppName;
+use wane::services::elections::{Guard, Token};
 use wane::store::{Timestamp, Ttl};
 
 use super::connection::DataFlag;
@@ -26,8 +27,23 @@ pub(super) struct TtlArguments {
     #[command(flatten)]
     pub(super) data: DataFlag,
 
+    /// Write only while this token is the newest of this election
+    #[arg(long, global = true, value_name = "ELECTION;TOKEN", value_parser = guard)]
+    guard: Option<Guard>,
+
     #[command(subcommand)]
     command: TtlCommand,
+}
+
+fn guard(text: &str) -> Result<Guard, String> {
+    let parts = text.rsplit_once(';');
+    let token = parts.and_then(|(_, token)| token.parse().ok()).and_then(Token::new);
+    match (parts, token) {
+        (Some((election, _)), Some(token)) if !election.is_empty() => {
+            Ok(Guard { election: election.to_owned(), token })
+        }
+        _ => Err("give the name of the election and the leader's token, as leader;17".into()),
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -163,6 +179,10 @@ pub(super) async fn run(
     surroundings: &mut Surroundings,
 ) -> Result<(), Failure> {
     let entries = place.client.app_ttl(&arguments.app);
+    let entries = match &arguments.guard {
+        Some(guard) => entries.guarded(guard),
+        None => entries,
+    };
     let output = &mut Output::new(flags, surroundings);
     match arguments.command {
         TtlCommand::Get { key } => get(&entries, &key, output).await,

@@ -8,12 +8,13 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use hyper::Method;
-use hyper::header::CONTENT_TYPE;
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use wane::services::app_ttl::Renewal;
 use wane::services::apps::AppName;
+use wane::services::elections::Guard;
 use wane::store::Timestamp;
 
 use super::exchange::{Call, Effect, LONG};
@@ -22,6 +23,8 @@ use super::{Client, ClientError, Current};
 /// What is written as `%XX` in a key: all but what RFC 3986 leaves unreserved. A dot is written so
 /// too, lest a key of dots be taken for a step up.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
+
+const GUARD: HeaderName = HeaderName::from_static("wane-guard");
 
 pub(super) type Json = Map<String, Value>;
 
@@ -72,12 +75,21 @@ pub struct ScanRange {
 pub struct AppTtl {
     pub(super) client: Client,
     pub(super) path: String,
+    guard: Option<HeaderValue>,
 }
 
 impl AppTtl {
     pub(super) fn new(client: Client, app: &AppName) -> Self {
         let path = format!("/api/v2/apps/{}/{}/ttl", app.owner(), app.app());
-        Self { client, path }
+        Self { client, path, guard: None }
+    }
+
+    /// The same storage, whose writes stand on the token of a leader.
+    #[must_use]
+    pub fn guarded(self, guard: &Guard) -> Self {
+        let value = format!("{};{}", escaped(&guard.election), guard.token);
+        // Whatever the name, what is escaped can be sent.
+        Self { guard: HeaderValue::from_str(&value).ok(), ..self }
     }
 
     /// The live entry at `key`.
@@ -182,7 +194,10 @@ impl AppTtl {
         key: &str,
         body: Option<Json>,
     ) -> Result<super::exchange::Answer, ClientError> {
-        let call = Call::new(method, self.at(key), Effect::Write);
+        let mut call = Call::new(method, self.at(key), Effect::Write);
+        if let Some(guard) = &self.guard {
+            call = call.header(GUARD, guard.clone());
+        }
         let call = match body {
             Some(body) => call.json(body),
             None => call,

@@ -34,6 +34,9 @@ pub(super) struct Choosing;
 /// What a write may answer whose condition does not hold.
 pub(super) struct Refusing;
 
+/// What a write may answer that stands on the token of a leader.
+pub(super) struct Guarding;
+
 /// What a step of an election may answer that somebody else was elected in.
 pub(super) struct Contesting;
 
@@ -91,6 +94,12 @@ impl IntoResponses for Refusing {
     }
 }
 
+impl IntoResponses for Guarding {
+    fn responses() -> Responses {
+        answers::<RefusedBody>(&[Code::Refused, Code::StaleToken])
+    }
+}
+
 impl IntoResponses for Contesting {
     fn responses() -> Responses {
         answers::<ContestedBody>(&[Code::Refused])
@@ -108,8 +117,7 @@ impl IntoResponses for Making {
 pub(super) struct RefusedBody {
     #[serde(flatten)]
     problem: ProblemBody,
-    /// What stood in the way; null where there is nothing.
-    #[schema(required)]
+    /// What stood in the way; null where there is nothing, left out where the token was stale.
     current: Option<CurrentBody>,
 }
 

@@ -11,6 +11,7 @@ mod caller;
 mod described;
 mod elections;
 mod front;
+mod guard;
 mod head;
 mod health;
 #[cfg(test)]

@@ -262,6 +262,7 @@ impl From<AppTtlError> for Problem {
             AppTtlError::KeyNotUtf8 { .. } => Code::KeyNotUtf8,
             AppTtlError::ValueTooLong { .. } => Code::ValueTooLong,
             AppTtlError::InvalidTtl { .. } => Code::InvalidTtl,
+            AppTtlError::Fenced { .. } => Code::StaleToken,
             AppTtlError::OverQuota { .. } => return Self::limited(error.to_string(), 10),
             AppTtlError::Contended | _ => Code::Unavailable,
         };

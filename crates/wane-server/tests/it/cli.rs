@@ -154,6 +154,14 @@ fn a_command_is_run_with_the_token_and_its_exit_code_passed_on() {
     let done = exec("echo $WANE_ELECTION $WANE_TOKEN");
     assert_eq!((done.status.code(), text(&done.stdout).as_str()), (Some(0), "e 1\n"));
     assert_eq!(exec("exit 42").status.code(), Some(42));
+    let ttl = |guard: &str| {
+        said(&run(&server, &["ttl", "set", "k", "v", "--ttl", "60", "--guard", guard]))
+    };
+    assert_eq!(ttl("e;2").0, 0);
+    let (code, why) = ttl("e;1");
+    assert_eq!(code, 3);
+    assert!(why.contains("somebody else leads by now"), "{why}");
+    assert_eq!(ttl("e").0, 2);
     assert_eq!(exec("kill -9 $$").status.code(), Some(137));
     // What it leaves behind does not outlive the lease.
     let left = exec("sleep 1000 & echo $!");

@@ -15,6 +15,7 @@ use super::bodies::{DeleteBody, EntryBody, InsertBody, Put, PutBody, written};
 use crate::http::body::{self, BATCH};
 use crate::http::caller::Caller;
 use crate::http::described::{OfApp, Reading};
+use crate::http::guard::Guarded;
 use crate::http::problem::Problem;
 use crate::wiring::{AppStorage, Services};
 
@@ -99,13 +100,16 @@ struct OneAnswer {
 
 /// Carries out operations one after the other.
 #[utoipa::path(post, path = "/api/v2/apps/{owner}/{app}/ttl:batch", tag = "app_ttl",
-    params(("owner" = String, Path), ("app" = String, Path)),
+    params(("owner" = String, Path), ("app" = String, Path),
+        ("Wane-Guard" = Option<String>, Header, nullable = false, pattern = "^[^;]+;[0-9]+$",
+            description = "election, percent-encoded, and token of the leader that writes")),
     request_body = BatchBody,
     responses((status = 200, description = "what became of each operation", body = BatchAnswer),
         OfApp, Reading))]
 pub(crate) async fn batch(
     State(services): State<Services>,
     caller: Caller,
+    guarded: Guarded,
     request: Request,
 ) -> Result<Json<BatchAnswer>, Problem> {
     let body: BatchBody = body::required(request, BATCH, &services.clock).await?;
@@ -113,54 +117,69 @@ pub(crate) async fn batch(
         let reason = format!("there are {}; give up to {MOST}", body.operations.len());
         return Err(Problem::invalid("operations", reason));
     }
-    let storage = services.storage(&caller);
+    let asked = Asked { services, caller, guarded };
     let mut results = Vec::with_capacity(body.operations.len());
     for operation in body.operations {
-        let answer = carry_out(&storage, &caller, operation).await;
+        let answer = asked.carry_out(operation).await;
         let (status, body) = answer.unwrap_or_else(|problem| (problem.status(), problem.body()));
         results.push(OneAnswer { status: status.as_u16(), body });
     }
     Ok(Json(BatchAnswer { results }))
 }
 
-async fn carry_out(
-    storage: &AppStorage,
-    caller: &Caller,
-    operation: OperationBody,
-) -> Result<(StatusCode, Json_), Problem> {
-    let OperationBody { op, key, rest: Fields(rest) } = operation;
-    match op {
-        Op::Get => {
-            caller.needs(Scope::Read)?;
-            no_fields(&rest)?;
-            let entry = storage.ttl_get(&key).await?.ok_or_else(Problem::absent)?;
-            Ok((StatusCode::OK, to_json(EntryBody::from(&entry))))
-        }
-        Op::Insert => {
-            let (value, ttl) = fields::<InsertBody>(rest)?.read()?;
-            let outcome = storage.insert_if_not_exists(&key, value, ttl).await?;
-            Ok((StatusCode::CREATED, to_json(written(outcome, caller)?)))
-        }
-        Op::Swap => {
-            let outcome = match fields::<PutBody>(rest)?.read()? {
-                Put::Set { .. } => {
+/// Who asks for a batch, and what its writes stand on.
+struct Asked {
+    services: Services,
+    caller: Caller,
+    guarded: Guarded,
+}
+
+impl Asked {
+    async fn carry_out(&self, operation: OperationBody) -> Result<(StatusCode, Json_), Problem> {
+        let OperationBody { op, key, rest: Fields(rest) } = operation;
+        match op {
+            Op::Get => self.get(&key, &rest).await,
+            Op::Insert => {
+                let (value, ttl) = fields::<InsertBody>(rest)?.read()?;
+                let outcome = self.storage().await?.insert_if_not_exists(&key, value, ttl).await?;
+                Ok((StatusCode::CREATED, to_json(written(outcome, &self.caller)?)))
+            }
+            Op::Swap => {
+                let Put::Swap { expected, new, renewal } = fields::<PutBody>(rest)?.read()? else {
                     return Err(Problem::invalid("value", "a swap has expectedValue and newValue"));
-                }
-                Put::Swap { expected, new, renewal } => {
-                    storage.compare_and_swap(&key, expected, new, renewal).await?
-                }
-            };
-            Ok((StatusCode::OK, to_json(written(outcome, caller)?)))
+                };
+                let storage = self.storage().await?;
+                let outcome = storage.compare_and_swap(&key, expected, new, renewal).await?;
+                Ok((StatusCode::OK, to_json(written(outcome, &self.caller)?)))
+            }
+            Op::Delete if rest.is_empty() => {
+                self.storage().await?.delete(&key).await?;
+                Ok((StatusCode::NO_CONTENT, Json_::Null))
+            }
+            Op::Delete => {
+                let expected = fields::<DeleteBody>(rest)?.read()?;
+                let outcome = self.storage().await?.compare_and_delete(&key, expected).await?;
+                written(outcome, &self.caller)?;
+                Ok((StatusCode::NO_CONTENT, Json_::Null))
+            }
         }
-        Op::Delete if rest.is_empty() => {
-            storage.delete(&key).await?;
-            Ok((StatusCode::NO_CONTENT, Json_::Null))
-        }
-        Op::Delete => {
-            let expected = fields::<DeleteBody>(rest)?.read()?;
-            written(storage.compare_and_delete(&key, expected).await?, caller)?;
-            Ok((StatusCode::NO_CONTENT, Json_::Null))
-        }
+    }
+
+    async fn get(
+        &self,
+        key: &str,
+        rest: &Map<String, Json_>,
+    ) -> Result<(StatusCode, Json_), Problem> {
+        self.caller.needs(Scope::Read)?;
+        no_fields(rest)?;
+        let entry = self.services.storage(&self.caller).ttl_get(key).await?;
+        let entry = entry.ok_or_else(Problem::absent)?;
+        Ok((StatusCode::OK, to_json(EntryBody::from(&entry))))
+    }
+
+    /// The storage for one write. Its guard is asked anew: a batch takes its time.
+    async fn storage(&self) -> Result<AppStorage, Problem> {
+        self.services.writes(&self.caller, &self.guarded).await
     }
 }
 

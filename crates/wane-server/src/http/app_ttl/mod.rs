@@ -18,7 +18,8 @@ use self::bodies::{
 };
 use super::body::{self, ONE_OPERATION};
 use super::caller::Caller;
-use super::described::{Choosing, OfApp, Reading, Refusing};
+use super::described::{Choosing, Guarding, OfApp, Reading, Refusing};
+use super::guard::Guarded;
 use super::path::LastSegment;
 use super::problem::{Code, Problem};
 use super::query::Parameters;
@@ -30,6 +31,11 @@ impl Services {
     /// The storage of the calling application.
     fn storage(&self, caller: &Caller) -> AppStorage {
         self.app_ttl.of(caller.app.id, caller.app.limits.quota())
+    }
+
+    /// The same storage for one write, which carries the fence of its guard.
+    async fn writes(&self, caller: &Caller, guarded: &Guarded) -> Result<AppStorage, Problem> {
+        Ok(self.storage(caller).fenced(guarded.fence(self, caller).await?))
     }
 
     /// The same storage for plain reads, which may be as old as the operator allows.
@@ -89,19 +95,23 @@ impl Form {
 #[utoipa::path(post, path = "/api/v2/apps/{owner}/{app}/ttl/{key}", tag = "app_ttl",
     params(("owner" = String, Path), ("app" = String, Path),
         ("key" = String, Path, min_length = 1, max_length = 1024,
-            description = "1 to 1,024 bytes of UTF-8, percent-encoded")),
+            description = "1 to 1,024 bytes of UTF-8, percent-encoded"),
+        ("Wane-Guard" = Option<String>, Header, nullable = false, pattern = "^[^;]+;[0-9]+$",
+            description = "election, percent-encoded, and token of the leader that writes")),
     request_body = InsertBody,
     responses((status = 201, description = "it was written", body = WrittenBody),
-        OfApp, Reading, Refusing))]
+        OfApp, Reading, Refusing, Guarding))]
 pub(super) async fn insert(
     State(services): State<Services>,
     caller: Caller,
     LastSegment(key): LastSegment,
+    guarded: Guarded,
     request: Request,
 ) -> Result<Response, Problem> {
     let body: InsertBody = body::required(request, ONE_OPERATION, &services.clock).await?;
     let (value, ttl) = body.read()?;
-    let outcome = services.storage(&caller).insert_if_not_exists(&key, value, ttl).await?;
+    let storage = services.writes(&caller, &guarded).await?;
+    let outcome = storage.insert_if_not_exists(&key, value, ttl).await?;
     Ok((StatusCode::CREATED, Json(written(outcome, &caller)?)).into_response())
 }
 
@@ -109,19 +119,23 @@ pub(super) async fn insert(
 #[utoipa::path(put, path = "/api/v2/apps/{owner}/{app}/ttl/{key}", tag = "app_ttl",
     params(("owner" = String, Path), ("app" = String, Path),
         ("key" = String, Path, min_length = 1, max_length = 1024,
-            description = "1 to 1,024 bytes of UTF-8, percent-encoded")),
+            description = "1 to 1,024 bytes of UTF-8, percent-encoded"),
+        ("Wane-Guard" = Option<String>, Header, nullable = false, pattern = "^[^;]+;[0-9]+$",
+            description = "election, percent-encoded, and token of the leader that writes")),
     request_body = PutBody,
     responses((status = 200, description = "it was written", body = WrittenBody),
-        OfApp, Reading, Refusing))]
+        OfApp, Reading, Refusing, Guarding))]
 pub(super) async fn put(
     State(services): State<Services>,
     caller: Caller,
     LastSegment(key): LastSegment,
+    guarded: Guarded,
     request: Request,
 ) -> Result<Json<WrittenBody>, Problem> {
     let body: PutBody = body::required(request, ONE_OPERATION, &services.clock).await?;
-    let storage = services.storage(&caller);
-    let outcome = match body.read()? {
+    let put = body.read()?;
+    let storage = services.writes(&caller, &guarded).await?;
+    let outcome = match put {
         Put::Set { value, ttl } => storage.set(&key, value, ttl).await?,
         Put::Swap { expected, new, renewal } => {
             storage.compare_and_swap(&key, expected, new, renewal).await?
@@ -134,20 +148,24 @@ pub(super) async fn put(
 #[utoipa::path(delete, path = "/api/v2/apps/{owner}/{app}/ttl/{key}", tag = "app_ttl",
     params(("owner" = String, Path), ("app" = String, Path),
         ("key" = String, Path, min_length = 1, max_length = 1024,
-            description = "1 to 1,024 bytes of UTF-8, percent-encoded")),
+            description = "1 to 1,024 bytes of UTF-8, percent-encoded"),
+        ("Wane-Guard" = Option<String>, Header, nullable = false, pattern = "^[^;]+;[0-9]+$",
+            description = "election, percent-encoded, and token of the leader that writes")),
     request_body = Option<DeleteBody>,
-    responses((status = 204, description = "it is not there any more"), OfApp, Reading, Refusing))]
+    responses((status = 204, description = "it is not there any more"), OfApp, Reading, Refusing, Guarding))]
 pub(super) async fn delete(
     State(services): State<Services>,
     caller: Caller,
     LastSegment(key): LastSegment,
+    guarded: Guarded,
     request: Request,
 ) -> Result<StatusCode, Problem> {
     let body: Option<DeleteBody> = body::json(request, ONE_OPERATION, &services.clock).await?;
-    let storage = services.storage(&caller);
-    match body {
-        Some(body) => {
-            written(storage.compare_and_delete(&key, body.read()?).await?, &caller)?;
+    let expected = body.map(DeleteBody::read).transpose()?;
+    let storage = services.writes(&caller, &guarded).await?;
+    match expected {
+        Some(expected) => {
+            written(storage.compare_and_delete(&key, expected).await?, &caller)?;
         }
         None => {
             storage.delete(&key).await?;
@@ -160,17 +178,22 @@ pub(super) async fn delete(
 #[utoipa::path(patch, path = "/api/v2/apps/{owner}/{app}/ttl/{key}", tag = "app_ttl",
     params(("owner" = String, Path), ("app" = String, Path),
         ("key" = String, Path, min_length = 1, max_length = 1024,
-            description = "1 to 1,024 bytes of UTF-8, percent-encoded")),
+            description = "1 to 1,024 bytes of UTF-8, percent-encoded"),
+        ("Wane-Guard" = Option<String>, Header, nullable = false, pattern = "^[^;]+;[0-9]+$",
+            description = "election, percent-encoded, and token of the leader that writes")),
     request_body = TouchBody,
-    responses((status = 200, description = "it has another life", body = WrittenBody), OfApp, Reading))]
+    responses((status = 200, description = "it has another life", body = WrittenBody), OfApp, Reading, Guarding))]
 pub(super) async fn touch(
     State(services): State<Services>,
     caller: Caller,
     LastSegment(key): LastSegment,
+    guarded: Guarded,
     request: Request,
 ) -> Result<Json<WrittenBody>, Problem> {
     let body: TouchBody = body::required(request, ONE_OPERATION, &services.clock).await?;
-    let outcome = services.storage(&caller).touch(&key, body.read()?).await?;
+    let ttl = body.read()?;
+    let storage = services.writes(&caller, &guarded).await?;
+    let outcome = storage.touch(&key, ttl).await?;
     written(outcome, &caller).map(Json).map_err(|_| Problem::absent())
 }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
+use crate::http::TTL;
+use crate::http::conversation::{Conversation, Request};
 use crate::http::watch::Watch;
 use crate::server::{Answer, Server};
 use crate::{stopwatch, wait};
@@ -34,7 +36,7 @@ fn an_election_is_won_renewed_resigned_and_won_again() {
     assert_eq!(won.status, 200, "{}", won.body);
     let lease = won.json();
     assert_eq!(lease["token"], 1);
-    assert_eq!(lease["renewWithinMillis"], 9_000);
+    assert_eq!(lease["renewWithinMillis"], 8_750);
     assert!(lease["expiresAt"].is_u64() && lease["leaseId"].is_string());
     let held = campaign(&server, "e", "node-2", 10_000);
     assert_eq!((held.status, held.code().as_str()), (409, "refused"));
@@ -146,4 +148,86 @@ fn a_watch_tells_who_holds_the_election() {
     assert_eq!(step(&server, "resign", "e", &second["leaseId"], 2).status, 204);
     assert_eq!(watch.next().data["holder"], Json::Null);
     assert!(passed() < Duration::from_millis(500), "{:?}", passed());
+}
+
+/// A write of this method to the entry `key`, guarded.
+fn guarded(server: &Server, method: &str, key: &str, body: &str, guard: &str) -> Answer {
+    let request = Request::new(method, &format!("{TTL}/{key}"))
+        .key(&server.key)
+        .header(&format!("wane-guard: {guard}"))
+        .body(body);
+    Conversation::with(server.http).ask(&request)
+}
+
+#[test]
+fn a_guarded_write_passes_with_the_newest_token_only() {
+    const SET: &str = r#"{"value":"v","ttlSeconds":60}"#;
+    const TOUCH: &str = r#"{"ttlSeconds":60}"#;
+    const SWAP: &str = r#"{"expectedValue":"v","newValue":"v","ttlSeconds":60}"#;
+    let server = Server::in_memory();
+    let name = "lead%20er%3B%2F";
+    let lease = campaign(&server, name, "node-1", 60_000).json();
+    let writes = [
+        ("POST", "new", SET, 201),
+        ("PUT", "kept", SET, 200),
+        ("PUT", "kept", SWAP, 200),
+        ("PATCH", "kept", TOUCH, 200),
+        ("DELETE", "kept", r#"{"expectedValue":"v"}"#, 204),
+        ("DELETE", "kept", "", 204),
+    ];
+    for (method, key, body, status) in writes {
+        let answer = guarded(&server, method, key, body, &format!("{name};1"));
+        assert_eq!(answer.status, status, "{method} {body}: {}", answer.body);
+    }
+    assert_eq!(step(&server, "resign", name, &lease["leaseId"], 1).status, 204);
+    assert_eq!(campaign(&server, name, "node-2", 60_000).json()["token"], 2);
+    for (method, key, body, _) in writes {
+        for guard in [format!("{name};1"), format!("{name};3"), "never;1".to_owned()] {
+            let answer = guarded(&server, method, key, body, &guard);
+            assert_eq!((answer.status, answer.code().as_str()), (409, "stale_token"), "{method}");
+        }
+    }
+    let batch = r#"{"operations":[{"op":"get","key":"new"},
+        {"op":"insert","key":"a","value":"v","ttlSeconds":60},{"op":"delete","key":"new"}]}"#;
+    let ask = |guard: &str| {
+        let request = Request::new("POST", &format!("{TTL}:batch")).key(&server.key);
+        let request = request.header(&format!("wane-guard: {guard}")).body(batch);
+        let results = Conversation::with(server.http).ask(&request).json();
+        let status = |at: usize| results["results"][at]["status"].as_u64().unwrap();
+        [status(0), status(1), status(2)]
+    };
+    assert_eq!(ask(&format!("{name};1")), [200, 409, 409]);
+    assert_eq!(ask(&format!("{name};2")), [200, 201, 204]);
+}
+
+/// A server that stalls between the check and the write: the fence is what is left.
+#[test]
+fn an_entry_that_the_successor_has_written_refuses_lower_tokens_by_itself() {
+    const SET: &str = r#"{"value":"v","ttlSeconds":60}"#;
+    let server = Server::in_memory();
+    let (low, high) = ("low", "high");
+    for _ in 0..3 {
+        let lease = campaign(&server, high, "node", 60_000).json();
+        step(&server, "resign", high, &lease["leaseId"], lease["token"].as_u64().unwrap());
+    }
+    campaign(&server, low, "node", 60_000);
+    assert_eq!(guarded(&server, "PUT", "k", SET, "high;3").status, 200);
+    let stale = guarded(&server, "PUT", "k", SET, "low;1");
+    assert_eq!((stale.status, stale.code().as_str()), (409, "stale_token"), "{}", stale.body);
+    assert_eq!(server.ask("PUT", &format!("{TTL}/k"), SET).status, 200, "no guard, no question");
+}
+
+#[test]
+fn a_guard_that_cannot_be_read_is_refused_untouched() {
+    const SET: &str = r#"{"value":"v","ttlSeconds":60}"#;
+    let server = Server::in_memory();
+    campaign(&server, "e", "node-1", 60_000);
+    for guard in ["", "e", "e;", ";1", "e;0", "e;-1", "e;+1", "e;1.0", "e; 1", "%zz;1", "%FF;1"] {
+        let answer = guarded(&server, "PUT", "k", SET, guard);
+        assert_eq!((answer.status, answer.code().as_str()), (400, "invalid_request"), "{guard}");
+    }
+    let twice = Request::new("PUT", &format!("{TTL}/k")).key(&server.key).body(SET);
+    let twice = twice.header("wane-guard: e;1").header("wane-guard: e;1");
+    assert_eq!(Conversation::with(server.http).ask(&twice).status, 400);
+    assert_eq!(server.ask("GET", &format!("{TTL}/k"), "").status, 404, "nothing was written");
 }
