@@ -13,6 +13,7 @@ mod linearizability;
 mod lying_store;
 mod observed;
 mod simulation;
+mod sequencer;
 mod spread;
 mod tidy;
 mod watched;
