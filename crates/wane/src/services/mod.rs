@@ -7,6 +7,7 @@
 //! | [`apps`] | applications, their limits and credentials | 10 |
 //! | [`elections`] | leases with fencing tokens | 1 |
 //! | [`backup`] | a whole store as a stream of bytes, and back | all |
+//! | [`sequences`] | blocks of numbers, by name | 11 |
 //! | [`sequencer`] | numbers for the events of a log, each used once | 2, 3 |
 
 pub mod app_ttl;
@@ -14,6 +15,7 @@ pub mod apps;
 pub mod backup;
 pub mod elections;
 pub mod sequencer;
+pub mod sequences;
 
 /// The number of an application. It is never given to another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,6 +6,7 @@
 
 mod elections;
 pub(crate) mod machine;
+mod sequences;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
