@@ -9,6 +9,7 @@ use wane::services::app_ttl::{AppTtl, AppTtlStorage};
 use wane::services::apps::Apps;
 use wane::services::backup::{Backup, BackupError};
 use wane::services::elections::{self, Elections, LeaseRules};
+use wane::services::sequences::{self, Sequences};
 use wane::store::{
     CacheSettings, CachedStore, DeadlineStore, ObservedStore, SpreadError, SpreadStore, StoreError,
     WatchedStore, prometheus_text,
@@ -41,6 +42,9 @@ pub(crate) type AppElections = elections::AppElections<CachedReads>;
 
 /// A watch over one of them.
 pub(crate) type ElectionWatch = elections::ElectionWatch<CachedReads>;
+
+/// The sequences of one application.
+pub(crate) type AppSequences = sequences::AppSequences<ServedStore>;
 
 /// Why the services could not be put together.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +90,7 @@ pub struct Parts {
     pub(crate) app_ttl_reads: AppTtl<CachedReads>,
     pub(crate) apps: Apps<ServedStore>,
     pub(crate) elections: Elections<CachedReads>,
+    pub(crate) sequences: Sequences<ServedStore>,
     pub(crate) limiters: Limiters,
     pub(crate) requests: RequestMetrics,
     pub(crate) closing: Closing,
@@ -127,6 +132,7 @@ impl Services {
             app_ttl_reads: AppTtl::new(cached.clone(), Arc::clone(&clock)),
             apps: Apps::new(store.clone(), Arc::clone(&clock)),
             elections: Elections::new(store.clone(), Arc::clone(&clock), leases(settings.storage)),
+            sequences: Sequences::new(store.clone(), Arc::clone(&clock)),
             limiters: Limiters::default(),
             requests: RequestMetrics::of(&clock),
             closing: Closing::default(),

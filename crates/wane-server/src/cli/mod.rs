@@ -1,7 +1,7 @@
 //! The command line: what is typed, where it goes, and the exit code that comes back.
 //!
 //! ```text
-//! arguments -> connection (which server, which key) -> ttl, election, app -> output
+//! arguments -> connection (which server, which key) -> ttl, election, sequence, app -> output
 //!                                                     what failed -> failure (two lines, exit code)
 //! ```
 //!
@@ -16,6 +16,7 @@ mod elections;
 mod failure;
 mod lifetime;
 mod output;
+mod sequences;
 mod serve;
 mod store;
 mod ttl;
@@ -88,6 +89,8 @@ enum RemoteCommand {
     Ttl(ttl::TtlArguments),
     /// Elect a leader, and run a command while leading
     Election(elections::ElectionArguments),
+    /// Take numbers that nobody else has
+    Sequence(sequences::SequenceArguments),
     /// Make apps, their keys and their limits (for operators)
     App(app::AppArguments),
 }
@@ -206,6 +209,9 @@ async fn ask(
         RemoteCommand::Election(command) => {
             connection.with_data(&command.data).app_place(&command.app, surroundings)
         }
+        RemoteCommand::Sequence(command) => {
+            connection.with_data(&command.data).app_place(&command.app, surroundings)
+        }
         RemoteCommand::App(command) => {
             connection.with_data(&command.data).admin_place(surroundings)
         }
@@ -220,6 +226,9 @@ async fn ask(
         }
         RemoteCommand::Election(command) => {
             elections::run(command, &place, flags, surroundings).await
+        }
+        RemoteCommand::Sequence(command) => {
+            sequences::run(command, &place, flags, surroundings).await.map(|()| Exit::Done)
         }
         RemoteCommand::App(command) => {
             app::run(command.command, &place, flags, surroundings).await.map(|()| Exit::Done)

@@ -9,10 +9,11 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use wane::services::app_ttl::{MAX_VALUE, Renewal};
 use wane::services::apps::AppName;
-use wane::services::elections::{Guard, Token};
+use wane::services::elections::Guard;
 use wane::store::{Timestamp, Ttl};
 
 use super::connection::DataFlag;
+use super::elections::guard;
 use super::failure::Failure;
 use super::output::{Output, OutputFlags, Table, put_expiry, put_value, shown_text, shown_value};
 use super::{Place, Surroundings, lifetime};
@@ -33,17 +34,6 @@ pub(super) struct TtlArguments {
 
     #[command(subcommand)]
     command: TtlCommand,
-}
-
-fn guard(text: &str) -> Result<Guard, String> {
-    let parts = text.rsplit_once(';');
-    let token = parts.and_then(|(_, token)| token.parse().ok()).and_then(Token::new);
-    match (parts, token) {
-        (Some((election, _)), Some(token)) if !election.is_empty() => {
-            Ok(Guard { election: election.to_owned(), token })
-        }
-        _ => Err("give the name of the election and the leader's token, as leader;17".into()),
-    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -24,7 +24,7 @@ use super::{Client, ClientError, Current};
 /// too, lest a key of dots be taken for a step up.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
 
-const GUARD: HeaderName = HeaderName::from_static("wane-guard");
+pub(super) const GUARD: HeaderName = HeaderName::from_static("wane-guard");
 
 pub(super) type Json = Map<String, Value>;
 
@@ -87,9 +87,7 @@ impl AppTtl {
     /// The same storage, whose writes stand on the token of a leader.
     #[must_use]
     pub fn guarded(self, guard: &Guard) -> Self {
-        let value = format!("{};{}", escaped(&guard.election), guard.token);
-        // Whatever the name, what is escaped can be sent.
-        Self { guard: HeaderValue::from_str(&value).ok(), ..self }
+        Self { guard: guard_value(guard), ..self }
     }
 
     /// The live entry at `key`.
@@ -216,6 +214,11 @@ impl AppTtl {
             instant(written.expires_at).ok_or_else(|| "expiresAt is missing".into())
         })
     }
+}
+
+/// A guard as its header carries it. Whatever the name, what is escaped can be sent.
+pub(super) fn guard_value(guard: &Guard) -> Option<HeaderValue> {
+    HeaderValue::from_str(&format!("{};{}", escaped(&guard.election), guard.token)).ok()
 }
 
 pub(super) fn escaped(text: &str) -> String {

@@ -8,7 +8,7 @@
 //! "cannot be reached" and "unknown outcome" is whether the request was handed to a connection.
 //!
 //! ```text
-//! app_ttl, batch, watch, elections, admin -> exchange (deadline, bounds, what an answer means) -> wire (TCP, TLS)
+//! app_ttl, batch, watch, elections, sequences, admin -> exchange (deadline, bounds, what an answer means) -> wire (TCP, TLS)
 //! ```
 //!
 //! Not here: where the address and the key come from. That is `cli::connection`.
@@ -20,6 +20,7 @@ mod elections;
 mod error;
 mod exchange;
 mod secret;
+mod sequences;
 mod server_sent;
 mod stream;
 mod watch;
@@ -34,6 +35,7 @@ pub use batch::{BatchAnswer, BatchOperation};
 pub use elections::{ElectionWatch, Elections, Seat};
 pub use error::{ClientError, Current, EndpointError};
 pub use secret::Secret;
+pub use sequences::Sequences;
 pub use watch::{ChangeKind, Event, Notice, Watch};
 
 use std::fmt;
@@ -128,6 +130,11 @@ impl Client {
     /// The elections of an application.
     pub fn elections(&self, app: &AppName) -> Elections {
         Elections::new(self.clone(), app)
+    }
+
+    /// The sequences of an application.
+    pub fn sequences(&self, app: &AppName) -> Sequences {
+        Sequences::new(self.clone(), app)
     }
 
     /// The operator's calls; they are answered on the admin listener.

@@ -264,11 +264,6 @@ async fn next(services: &Services, watch: &mut ElectionWatch) -> Option<Standing
     }
 }
 
-/// A name that is missing.
-pub(super) async fn no_name() -> Problem {
-    Problem::invalid("name", "it is empty; give 1 to 1024 bytes of UTF-8")
-}
-
 /// A refusal that says where the election stands.
 fn refused(detail: &str, standing: Option<Standing>) -> Problem {
     let standing = standing.map(StandingBody::from);

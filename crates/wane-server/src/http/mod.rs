@@ -23,6 +23,7 @@ mod path;
 mod problem;
 mod query;
 mod requests;
+mod sequences;
 mod taken;
 
 pub use caller::Access;
@@ -99,16 +100,20 @@ pub fn main_routes() -> Vec<Route> {
         route!(DELETE "/api/v2/apps/{owner}/{app}/ttl/{key}", WRITE, app_ttl::delete),
         route!(POST "/api/v2/apps/{owner}/{app}/ttl:batch", WRITE, app_ttl::batch::batch),
         route!(GET "/api/v2/apps/{owner}/{app}/ttl:watch", READ, app_ttl::watch::watch),
-        route!(GET "/api/v2/apps/{owner}/{app}/elections/", READ, elections::no_name),
+        route!(GET "/api/v2/apps/{owner}/{app}/elections/", READ, path::no_name),
         route!(GET "/api/v2/apps/{owner}/{app}/elections/{name}", READ, elections::observe),
         route!(GET "/api/v2/apps/{owner}/{app}/elections/{name}/watch", READ, elections::watch),
         route!(POST "/api/v2/apps/{owner}/{app}/elections/{name}/campaign", WRITE, elections::campaign),
         route!(POST "/api/v2/apps/{owner}/{app}/elections/{name}/renew", WRITE, elections::renew),
         route!(POST "/api/v2/apps/{owner}/{app}/elections/{name}/resign", WRITE, elections::resign),
-        route!(GET "/api/v2/apps/{owner}/{app}/elections//watch", READ, elections::no_name),
-        route!(POST "/api/v2/apps/{owner}/{app}/elections//campaign", WRITE, elections::no_name),
-        route!(POST "/api/v2/apps/{owner}/{app}/elections//renew", WRITE, elections::no_name),
-        route!(POST "/api/v2/apps/{owner}/{app}/elections//resign", WRITE, elections::no_name),
+        route!(GET "/api/v2/apps/{owner}/{app}/elections//watch", READ, path::no_name),
+        route!(POST "/api/v2/apps/{owner}/{app}/elections//campaign", WRITE, path::no_name),
+        route!(POST "/api/v2/apps/{owner}/{app}/elections//renew", WRITE, path::no_name),
+        route!(POST "/api/v2/apps/{owner}/{app}/elections//resign", WRITE, path::no_name),
+        route!(GET "/api/v2/apps/{owner}/{app}/sequences/", READ, path::no_name),
+        route!(GET "/api/v2/apps/{owner}/{app}/sequences/{name}", READ, sequences::show),
+        route!(POST "/api/v2/apps/{owner}/{app}/sequences/{name}/next", WRITE, sequences::next),
+        route!(POST "/api/v2/apps/{owner}/{app}/sequences//next", WRITE, path::no_name),
     ]
 }
 

@@ -10,7 +10,7 @@ use utoipa::{Modify, OpenApi};
 
 use super::described::{self, ContestedBody, RefusedBody};
 use super::problem::ProblemBody;
-use super::{admin, app_ttl, elections, health};
+use super::{admin, app_ttl, elections, health, sequences};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -21,7 +21,7 @@ use super::{admin, app_ttl, elections, health};
         app_ttl::get, app_ttl::insert, app_ttl::put, app_ttl::touch, app_ttl::delete,
         app_ttl::scan, app_ttl::batch::batch, app_ttl::watch::watch,
         elections::campaign, elections::renew, elections::resign, elections::observe,
-        elections::watch,
+        elections::watch, sequences::next, sequences::show,
         admin::create_app, admin::list_apps, admin::set_limits, admin::add_key,
         admin::revoke_key, admin::add_credential, admin::revoke_credential, admin::backup,
     ),

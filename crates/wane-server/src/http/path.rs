@@ -46,6 +46,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
     }
 }
 
+/// A name that is missing.
+pub(super) async fn no_name() -> Problem {
+    Problem::invalid("name", "it is empty; give 1 to 1024 bytes of UTF-8")
+}
+
 /// A percent sign is followed by two hex digits. Anything else has two readings.
 pub(super) fn check_escapes(field: &str, raw: &str) -> Result<(), Problem> {
     let bytes = raw.as_bytes();

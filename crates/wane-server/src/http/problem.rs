@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 use wane::services::app_ttl::AppTtlError;
 use wane::services::apps::AppsError;
 use wane::services::elections::ElectionsError;
+use wane::services::sequences::SequencesError;
 use wane::store::StoreError;
 
 /// The longest detail, in bytes.
@@ -279,6 +280,20 @@ impl From<ElectionsError> for Problem {
             ElectionsError::StaleToken { .. } => Code::StaleToken,
             ElectionsError::Exhausted => Code::Refused,
             ElectionsError::Contended | ElectionsError::Closed | _ => Code::Unavailable,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<SequencesError> for Problem {
+    fn from(error: SequencesError) -> Self {
+        let code = match error {
+            SequencesError::Store(error) => return error.into(),
+            SequencesError::Invalid { .. } => Code::InvalidRequest,
+            SequencesError::KeyReused { .. } | SequencesError::Exhausted { .. } => Code::Refused,
+            SequencesError::Fenced { .. } => Code::StaleToken,
+            SequencesError::Busy => return Self::limited(error.to_string(), 1),
+            SequencesError::Contended | _ => Code::Unavailable,
         };
         Self::new(code, error.to_string())
     }

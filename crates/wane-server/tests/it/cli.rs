@@ -224,3 +224,22 @@ fn a_command_ends_in_time_when_the_server_is_gone() {
     assert!(whole.contains("asked"), "it was asked before it was killed");
     assert!(passed() < std::time::Duration::from_secs(6), "{:?}", passed());
 }
+
+#[test]
+fn numbers_are_taken_and_shown() {
+    let server = Server::in_memory();
+    let run = |arguments: &[&str]| said(&run(&server, arguments));
+    assert_eq!(run(&["sequence", "show", "orders"]).0, 4);
+    assert_eq!(run(&["sequence", "next", "orders"]), (0, "1\n".into()));
+    assert_eq!(run(&["sequence", "next", "orders", "--count", "10"]), (0, "2 11\n".into()));
+    let keyed = ["sequence", "next", "orders", "--idempotency-key", "k"];
+    assert_eq!(run(&keyed), (0, "12\n".into()));
+    assert_eq!(run(&keyed), (0, "12\n".into()));
+    assert_eq!(run(&[&keyed[..], &["--count", "2"]].concat()).0, 3);
+    assert_eq!(run(&["sequence", "show", "orders"]), (0, "13\n".into()));
+    let json = run(&["--json", "sequence", "next", "orders"]).1;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json, serde_json::json!({"first": 13, "count": 1}));
+    assert_eq!(run(&["sequence", "next", "orders", "--count", "0"]).0, 2);
+    assert_eq!(run(&["sequence", "next", "orders", "--guard", "e;1"]).0, 3);
+}

@@ -11,7 +11,7 @@ use wane_server::http::{Route, admin_routes, document, main_routes};
 
 /// Rows of the route tables that are not described: the description itself, and a key or a
 /// name that is missing, which is a wrong request and no operation.
-const NOT_DESCRIBED: [&str; 8] = [
+const NOT_DESCRIBED: [&str; 10] = [
     "/api/openapi.json",
     "/api/docs",
     "/api/v2/apps/{owner}/{app}/ttl/",
@@ -20,6 +20,8 @@ const NOT_DESCRIBED: [&str; 8] = [
     "/api/v2/apps/{owner}/{app}/elections//campaign",
     "/api/v2/apps/{owner}/{app}/elections//renew",
     "/api/v2/apps/{owner}/{app}/elections//resign",
+    "/api/v2/apps/{owner}/{app}/sequences/",
+    "/api/v2/apps/{owner}/{app}/sequences//next",
 ];
 
 const WRITE: &str = "WANE_TEST_WRITE_OPENAPI";

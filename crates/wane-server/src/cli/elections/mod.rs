@@ -9,7 +9,9 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use wane::clock::Clock;
 use wane::services::apps::AppName;
-use wane::services::elections::{Campaigned, Lease, LeaseId, Renewed, Resigned, Standing, Token};
+use wane::services::elections::{
+    Campaigned, Guard, Lease, LeaseId, Renewed, Resigned, Standing, Token,
+};
 use wane::store::{Timestamp, Ttl};
 
 use super::connection::DataFlag;
@@ -104,6 +106,18 @@ struct LeaseFlags {
 fn token(text: &str) -> Result<Token, String> {
     let number = text.parse().ok().and_then(Token::new);
     number.ok_or_else(|| "give the number that the campaign said".to_owned())
+}
+
+/// A guard as people write it.
+pub(super) fn guard(text: &str) -> Result<Guard, String> {
+    let parts = text.rsplit_once(';');
+    let token = parts.and_then(|(_, token)| token.parse().ok()).and_then(Token::new);
+    match (parts, token) {
+        (Some((election, _)), Some(token)) if !election.is_empty() => {
+            Ok(Guard { election: election.to_owned(), token })
+        }
+        _ => Err("give the name of the election and the leader's token, as leader;17".into()),
+    }
 }
 
 pub(super) async fn run(

@@ -8,6 +8,7 @@ mod hostile;
 mod http2;
 mod problems;
 mod secrets;
+mod sequences;
 mod watch;
 
 use crate::server::Server;

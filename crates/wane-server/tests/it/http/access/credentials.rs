@@ -61,7 +61,12 @@ impl Target {
         format!("/api/v2/apps/{}/app/elections/kept", self.owner)
     }
 
-    /// The entry `kept` is there and `new` is not; the election `kept` is held.
+    fn sequence(&self) -> String {
+        format!("/api/v2/apps/{}/app/sequences/kept", self.owner)
+    }
+
+    /// The entry `kept` is there and `new` is not; the election `kept` is held, and of the sequence
+    /// `kept` numbers were taken.
     pub(super) fn seed(&self, site: &Site) {
         let mut connection = Conversation::with(site.http);
         let (kept, new) = (format!("{}/kept", self.path()), format!("{}/new", self.path()));
@@ -73,6 +78,9 @@ impl Target {
         let body = r#"{"holder":"seed","ttlMillis":3600000}"#;
         let held = connection.ask(&Request::new("POST", &campaign).key(&self.key).body(body));
         assert!(matches!(held.status, 200 | 409), "{}", held.body);
+        let next =
+            Request::new("POST", &format!("{}/next", self.sequence())).body(r#"{"count":1}"#);
+        assert_eq!(connection.ask(&next.key(&self.key)).status, 200);
     }
 
     /// Everything that the app holds.
@@ -82,7 +90,8 @@ impl Target {
         assert_eq!(answer.status, 200, "{}", answer.body);
         let election = connection.ask(&Request::new("GET", &self.election()).key(&self.key));
         let election = election.json();
-        format!("{}\n{} {}", answer.body, election["holder"], election["token"])
+        let sequence = connection.ask(&Request::new("GET", &self.sequence()).key(&self.key)).body;
+        format!("{}\n{} {}\n{sequence}", answer.body, election["holder"], election["token"])
     }
 }
 
