@@ -30,5 +30,7 @@ mod redis_opening;
 mod remote_faults;
 mod second_process;
 #[cfg(all(feature = "redis", feature = "cassandra", feature = "dynamodb"))]
+mod services;
+#[cfg(all(feature = "redis", feature = "cassandra", feature = "dynamodb"))]
 mod shared_stores;
 mod tidying;

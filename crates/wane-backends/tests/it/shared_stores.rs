@@ -12,8 +12,8 @@ use wane::store::{
 use wane_backends::cassandra::Replication;
 
 use crate::harness::cassandra::Place;
-use crate::harness::dynamodb::Server;
 use crate::harness::redis::Redis;
+use crate::harness::urls::{Address, shared_stores};
 
 fn key(name: &str) -> Key {
     Key::new(b"shared", name.as_bytes()).expect("legal")
@@ -23,30 +23,14 @@ fn permanent(value: &str) -> Write {
     Write::new(Value::copy_from_slice(value.as_bytes()).expect("legal"), Life::Permanent)
 }
 
-/// URLs of stores of their own on every listed server, with what their clocks may be off by.
-fn urls() -> Vec<(String, i64)> {
-    let mut urls = Vec::new();
-    if let Some(url) = crate::harness::redis::listed_url() {
-        let prefix = SystemClock::shared().random_u64();
-        urls.push((format!("{url}?prefix=guard-{prefix:x}"), 500));
-    }
-    if let Some(place) = Place::new(Replication::Cas1) {
-        let settings = &place.settings;
-        urls.push((format!("cas1://{}/{}", settings.hosts.join(","), settings.keyspace), 500));
-    }
-    if let Some(server) = Server::listed() {
-        urls.push((server.url(&server.endpoint), 2_000));
-    }
-    urls
-}
-
 fn clock_ahead(millis: i64) -> SharedClock {
     Arc::new(OffClock::ahead_of(SystemClock::shared(), millis))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_whose_clock_is_off_is_refused_and_told_by_how_much() {
-    for (url, allowed) in urls() {
+    for Address { url, max_skew, .. } in shared_stores() {
+        let allowed = i64::try_from(max_skew.as_millis()).expect("a few seconds");
         // A second more than what a header that tells whole seconds may hide.
         for off in [allowed + 1_500, -allowed - 1_500] {
             let store = wane_backends::open(&url, clock_ahead(off)).await.expect("it opens");

@@ -14,3 +14,5 @@ pub(crate) mod redis;
 pub(crate) mod redis_proxy;
 #[cfg(feature = "redis")]
 pub(crate) mod redis_server;
+#[cfg(all(feature = "redis", feature = "cassandra", feature = "dynamodb"))]
+pub(crate) mod urls;
