@@ -65,6 +65,14 @@ fn process_ticks(stat: &str) -> u64 {
     times.map(|field| field.parse::<u64>().unwrap_or(0)).sum()
 }
 
+/// What another process has used of the cores so far.
+pub(crate) fn cpu_seconds(pid: u32) -> f64 {
+    /// Ticks of /proc are hundredths of a second on every Linux.
+    const TICKS: f64 = 100.0;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    process_ticks(&stat) as f64 / TICKS
+}
+
 /// The load averages of 1, 5 and 15 minutes, as the kernel prints them.
 pub(crate) fn load_average() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();

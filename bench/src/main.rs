@@ -5,6 +5,7 @@
 //! by name for every ratio below its bar.
 
 mod backends;
+mod coordination;
 mod file;
 mod heap;
 mod http;
@@ -29,7 +30,7 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 const USAGE: &str = "\
 usage: wane-bench NAME [--quick] [--json FILE] [--check] [--dir DIR]
 
-  NAME         memory, file, http, backends, or all
+  NAME         memory, file, http, backends, coordination, or all
   --quick      smaller sizes and shorter rounds: within a minute for each name
   --json FILE  write ratios and rows as JSON
   --check      exit with 1 and name every ratio below its bar
@@ -53,6 +54,7 @@ enum Benchmark {
     File,
     Http,
     Backends,
+    Coordination,
 }
 
 #[derive(Debug)]
@@ -126,9 +128,10 @@ fn benchmarks(name: &OsString) -> Result<Vec<Benchmark>, lexopt::Error> {
         Some("file") => Ok(vec![Benchmark::File]),
         Some("http") => Ok(vec![Benchmark::Http]),
         Some("backends") => Ok(vec![Benchmark::Backends]),
+        Some("coordination") => Ok(vec![Benchmark::Coordination]),
         Some("all") => {
-            use Benchmark::{Backends, File, Http, Memory};
-            Ok(vec![Memory, File, Http, Backends])
+            use Benchmark::{Backends, Coordination, File, Http, Memory};
+            Ok(vec![Memory, File, Http, Backends, Coordination])
         }
         Some(_) | None => Err(format!("there is no benchmark {name:?}").into()),
     }
@@ -144,6 +147,7 @@ fn measure(options: &Options) -> Result<ExitCode, BoxError> {
             Benchmark::File => file::run(options)?,
             Benchmark::Http => http::run(options)?,
             Benchmark::Backends => backends::run(options)?,
+            Benchmark::Coordination => coordination::run(options)?,
         };
         report.note(machine_note(counters.since(), start.elapsed()));
         print!("{}", report.to_text());
@@ -216,7 +220,7 @@ mod tests {
             panic!("legal arguments");
         };
         assert!(options.quick && !options.check);
-        assert_eq!(options.names.len(), 4);
+        assert_eq!(options.names.len(), 5);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 mod load;
 mod server;
 
-pub(crate) use server::{SERVE, serve};
+pub(crate) use server::{Kind, SERVE, Server, serve};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,6 @@ use wane::services::ClusterAppId;
 use wane::services::app_ttl::{AppTtl, Quota};
 
 use self::load::Load;
-use self::server::{Kind, Server};
 use crate::measured::Measured;
 use crate::plot::{Chart, Scale};
 use crate::report::{Report, Row};

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 use tokio::runtime::Runtime;
+use wane::clock::SharedClock;
+use wane_server::client::{Client, Elections, Endpoint, Trust};
 use wane_server::settings::{Settings, Storage};
 
 use crate::http::load::Load;
-use crate::{BoxError, timing};
+use crate::{BoxError, machine, timing};
 
 /// The name under which the benchmark starts itself as a server.
 pub(crate) const SERVE: &str = "serve-for-http";
@@ -20,14 +22,14 @@ pub(super) const VALUE: &str = "thirty-two bytes of record value";
 
 /// Which server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Empty,
     Mem,
     File,
 }
 
 impl Kind {
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Empty => "empty handler",
             Self::Mem => "wane mem",
@@ -46,8 +48,8 @@ impl Kind {
 
 /// A server that runs until this is dropped.
 #[derive(Debug)]
-pub(super) struct Server {
-    pub(super) kind: Kind,
+pub(crate) struct Server {
+    pub(crate) kind: Kind,
     pub(super) http: SocketAddr,
     admin: Option<SocketAddr>,
     key: String,
@@ -71,7 +73,7 @@ pub(super) struct Requests {
 }
 
 impl Server {
-    pub(super) fn start(kind: Kind, scratch: &Path) -> Result<Self, BoxError> {
+    pub(crate) fn start(kind: Kind, scratch: &Path) -> Result<Self, BoxError> {
         let data = scratch.join(kind.argument());
         std::fs::create_dir_all(&data)?;
         let ready = data.join("ready.json");
@@ -100,12 +102,28 @@ impl Server {
         })
     }
 
+    /// The elections of the demo app, over connections of their own.
+    pub(crate) fn elections(&self, clock: &SharedClock) -> Result<Elections, BoxError> {
+        let endpoint = Endpoint {
+            url: format!("http://{}", self.http),
+            key: Some(self.key.as_str().into()),
+            trust: Trust::PublicRoots,
+        };
+        let client = Client::new(&endpoint, SharedClock::clone(clock))?;
+        Ok(client.elections(&"demo/app".parse()?))
+    }
+
+    /// What its process has used of the cores so far.
+    pub(crate) fn cpu_seconds(&self) -> f64 {
+        machine::cpu_seconds(self.process.id())
+    }
+
     pub(super) fn clone_for_requests(&self) -> Requests {
         Requests { kind: self.kind, key: self.key.clone() }
     }
 
     /// Lets the demo app make as many requests as it can.
-    pub(super) fn raise_limits(&self, client: &Runtime) -> Result<(), BoxError> {
+    pub(crate) fn raise_limits(&self, client: &Runtime) -> Result<(), BoxError> {
         let body = r#"{"requestsPerSecond":100000000,"inFlight":100000,"maxKeys":100000000}"#;
         let request = format!(
             "PUT /api/v1/admin/apps/demo/app/limits HTTP/1.1\r\nhost: bench\r\n\

@@ -292,8 +292,7 @@ impl From<SequencesError> for Problem {
             SequencesError::Invalid { .. } => Code::InvalidRequest,
             SequencesError::KeyReused { .. } | SequencesError::Exhausted { .. } => Code::Refused,
             SequencesError::Fenced { .. } => Code::StaleToken,
-            SequencesError::Busy => return Self::limited(error.to_string(), 1),
-            SequencesError::Contended | _ => Code::Unavailable,
+            SequencesError::Busy | SequencesError::Contended | _ => Code::Unavailable,
         };
         Self::new(code, error.to_string())
     }
