@@ -278,6 +278,7 @@ impl From<ElectionsError> for Problem {
             ElectionsError::Invalid { .. } => Code::InvalidRequest,
             ElectionsError::InvalidTtl { .. } => Code::InvalidTtl,
             ElectionsError::StaleToken { .. } => Code::StaleToken,
+            ElectionsError::TooMany => return Self::limited(error.to_string(), 300),
             ElectionsError::Exhausted => Code::Refused,
             ElectionsError::Contended | ElectionsError::Closed | _ => Code::Unavailable,
         };
@@ -291,6 +292,7 @@ impl From<SequencesError> for Problem {
             SequencesError::Store(error) => return error.into(),
             SequencesError::Invalid { .. } => Code::InvalidRequest,
             SequencesError::KeyReused { .. } | SequencesError::Exhausted { .. } => Code::Refused,
+            SequencesError::TooMany => return Self::limited(error.to_string(), 300),
             SequencesError::Fenced { .. } => Code::StaleToken,
             SequencesError::Busy | SequencesError::Contended | _ => Code::Unavailable,
         };

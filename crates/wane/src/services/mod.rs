@@ -14,8 +14,11 @@ pub mod app_ttl;
 pub mod apps;
 pub mod backup;
 pub mod elections;
+mod names;
 pub mod sequencer;
 pub mod sequences;
+
+pub use names::MAX_NAMES;
 
 /// The number of an application. It is never given to another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

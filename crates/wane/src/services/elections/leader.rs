@@ -147,9 +147,12 @@ impl<S: Store> AppElections<S> {
         let id = LeaseId::draw(&*self.shared.clock);
         loop {
             match self.attend(name, holder, ttl, id).await {
-                Err(ElectionsError::Store(
-                    StoreError::Unavailable { .. } | StoreError::Unknown { .. },
-                )) => self.shared.clock.sleep(WAITED_OUT).await,
+                Err(
+                    ElectionsError::Contended
+                    | ElectionsError::Store(
+                        StoreError::Unavailable { .. } | StoreError::Unknown { .. },
+                    ),
+                ) => self.shared.clock.sleep(WAITED_OUT).await,
                 settled => return settled,
             }
         }

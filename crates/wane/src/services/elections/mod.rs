@@ -36,7 +36,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::record::{Stored, checked_name};
-use super::ClusterAppId;
+use super::names::{Names, Room};
+use super::{ClusterAppId, MAX_NAMES};
 use crate::clock::SharedClock;
 use crate::store::{Key, Keyspace, Outcome, Record, Store, StoreError, Timestamp, WatchedStore};
 
@@ -60,6 +61,10 @@ pub enum ElectionsError {
     /// leader: somebody else was elected since.
     #[error("token {token} is not the newest of the election {election}; stop, and campaign anew")]
     StaleToken { election: String, token: Token },
+
+    /// The application has as many elections as it may. Nothing was changed; use one that is there.
+    #[error("the application has {MAX_NAMES} elections already; use one of them")]
+    TooMany,
 
     /// The election has given out every token there is.
     #[error("the election has no tokens left; use another name")]
@@ -142,6 +147,7 @@ struct Shared<S> {
     store: WatchedStore<S>,
     clock: SharedClock,
     rules: LeaseRules,
+    names: Names,
 }
 
 impl<S> Clone for Elections<S> {
@@ -153,7 +159,7 @@ impl<S> Clone for Elections<S> {
 impl<S: Store> Elections<S> {
     /// Elections in a store. `clock` must be the one that it expires by.
     pub fn new(store: WatchedStore<S>, clock: SharedClock, rules: LeaseRules) -> Self {
-        Self { shared: Arc::new(Shared { store, clock, rules }) }
+        Self { shared: Arc::new(Shared { store, clock, rules, names: Names::default() }) }
     }
 
     /// The elections of one application.
@@ -208,6 +214,9 @@ impl<S: Store> AppElections<S> {
                 Some(stored) => return Ok(Campaigned::Held(stored.standing(now))),
                 None => Stored::won(before, id, holder, ttl, now)?,
             };
+            if before.is_none() {
+                self.add_name(&key).await?;
+            }
             match self.write(&key, current.as_ref(), &won).await? {
                 None => return Ok(Campaigned::Won(self.lease(&won))),
                 Some(other) => current = other,
@@ -270,6 +279,14 @@ impl<S: Store> AppElections<S> {
     pub async fn observe(&self, name: &str) -> Result<Option<Standing>, ElectionsError> {
         let current = self.read(&self.key(name)?).await?;
         Ok(current.map(|(_, stored)| stored.standing(self.shared.clock.now())))
+    }
+
+    async fn add_name(&self, key: &Key) -> Result<(), ElectionsError> {
+        let Shared { names, store, clock, .. } = &*self.shared;
+        match names.add(key, store, clock).await? {
+            Room::Left => Ok(()),
+            Room::None => Err(ElectionsError::TooMany),
+        }
     }
 
     /// What the store holds, and what that means.

@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use super::SequencesError;
 use super::round::{Round, Sequence, Waiting};
 use crate::clock::SharedClock;
+use crate::services::names::Names;
 use crate::store::{Key, Store};
 
 /// How many callers may wait for one sequence.
@@ -38,13 +39,15 @@ type LinesByKey = HashMap<Key, VecDeque<Waiting>, FixedState>;
 pub(super) struct Lines<S> {
     pub(super) store: S,
     clock: SharedClock,
+    names: Names,
     lines: Mutex<LinesByKey>,
 }
 
 impl<S: Store> Lines<S> {
     pub(super) fn new(store: S, clock: SharedClock) -> Self {
         let hasher = FixedState::with_seed(clock.random_u64());
-        Self { store, clock, lines: Mutex::new(HashMap::with_hasher(hasher)) }
+        let lines = Mutex::new(HashMap::with_hasher(hasher));
+        Self { store, clock, names: Names::default(), lines }
     }
 
     pub(super) fn at_work(&self) -> usize {
@@ -106,7 +109,7 @@ struct Attended<S> {
 impl<S: Store> Attended<S> {
     async fn serve(&mut self) {
         let (lines, key) = (Arc::clone(&self.lines), self.key.clone());
-        let mut sequence = Sequence::new(&lines.store, &lines.clock, &key);
+        let mut sequence = Sequence::new(&lines.store, &lines.clock, &lines.names, &key);
         let mut round = Round::default();
         while self.fill(&mut round) {
             let answered = round.len();

@@ -51,7 +51,7 @@ use tokio::sync::{oneshot, watch};
 use self::combining::Lines;
 use self::record::{Stored, checked_count, checked_name};
 use self::round::Waiting;
-use super::ClusterAppId;
+use super::{ClusterAppId, MAX_NAMES};
 use crate::clock::SharedClock;
 use crate::store::{Fence, Key, Keyspace, Store, StoreError};
 
@@ -71,6 +71,10 @@ pub enum SequencesError {
     /// A later leader has taken numbers. Stop acting as the leader.
     #[error("fence {} is behind {} on the sequence; stop, a later leader has used it", fence.0, newer.0)]
     Fenced { fence: Fence, newer: Fence },
+
+    /// The application has as many sequences as it may. Nothing was changed; use one that is there.
+    #[error("the application has {MAX_NAMES} sequences already; use one of them")]
+    TooMany,
 
     /// So many numbers are not left.
     #[error("the sequence has no {count} numbers left below 2^53; use another name")]
@@ -99,6 +103,7 @@ impl SequencesError {
             Self::Fenced { fence, newer } => Self::Fenced { fence: *fence, newer: *newer },
             Self::Exhausted { count } => Self::Exhausted { count: *count },
             Self::Busy => Self::Busy,
+            Self::TooMany => Self::TooMany,
             Self::Contended => Self::Contended,
             Self::Store(error) => Self::Store(store_error_again(error)),
         }

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use super::SequencesError;
 use super::record::{Block, IdempotencyKey, REMEMBERED, Stored};
 use crate::clock::SharedClock;
+use crate::services::names::{Names, Room};
 use crate::store::{Fence, Key, Outcome, Record, Store, StoreError};
 
 /// How often a round is tried when other nodes are faster. Of ten nodes that never rest, one comes
@@ -155,6 +156,7 @@ enum Tried {
 pub(super) struct Sequence<'a, S> {
     store: &'a S,
     clock: &'a SharedClock,
+    names: &'a Names,
     key: &'a Key,
     /// `None` where it must be read first. It may be stale: then the swap is refused.
     seen: Option<Standing>,
@@ -163,8 +165,13 @@ pub(super) struct Sequence<'a, S> {
 }
 
 impl<'a, S: Store> Sequence<'a, S> {
-    pub(super) fn new(store: &'a S, clock: &'a SharedClock, key: &'a Key) -> Self {
-        Self { store, clock, key, seen: None, is_fresh: false }
+    pub(super) fn new(
+        store: &'a S,
+        clock: &'a SharedClock,
+        names: &'a Names,
+        key: &'a Key,
+    ) -> Self {
+        Self { store, clock, names, key, seen: None, is_fresh: false }
     }
 
     /// Answers every caller of the round.
@@ -208,6 +215,9 @@ impl<'a, S: Store> Sequence<'a, S> {
             self.seen = Some(standing).filter(|_| self.is_fresh);
             return Ok(if self.is_fresh { Tried::Settled } else { Tried::Overtaken });
         };
+        if standing.record.is_none() {
+            self.add_name().await?;
+        }
         let write = next.write()?.fenced(fence);
         let value = write.value.clone();
         let outcome = match &standing.record {
@@ -226,6 +236,13 @@ impl<'a, S: Store> Sequence<'a, S> {
             }
             Err(unknown @ StoreError::Unknown { .. }) => self.look(&next, unknown).await,
             Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn add_name(&self) -> Result<(), SequencesError> {
+        match self.names.add(self.key, self.store, self.clock).await? {
+            Room::Left => Ok(()),
+            Room::None => Err(SequencesError::TooMany),
         }
     }
 
