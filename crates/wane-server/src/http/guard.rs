@@ -28,16 +28,21 @@ impl<S: Send + Sync> FromRequestParts<S> for Guarded {
         let mut given = parts.headers.get_all(NAME).iter();
         let Some(value) = given.next() else { return Ok(Self(None)) };
         let value = value.to_str().ok().filter(|_| given.next().is_none());
-        let guard = value.and_then(|value| value.rsplit_once(';'));
-        let (election, token) = guard.ok_or_else(|| invalid("give it once, as ELECTION;TOKEN"))?;
-        check_escapes("Wane-Guard", election)?;
-        let election = percent_decode_str(election).decode_utf8();
-        let election = election.map_err(|_| invalid("the election is not UTF-8"))?.into_owned();
-        let is_number = token.bytes().all(|byte| byte.is_ascii_digit());
-        let token = token.parse().ok().filter(|_| is_number).and_then(Token::new);
-        let token = token.ok_or_else(|| invalid("give the token that the campaign answered"))?;
-        Ok(Self(Some(Guard { election, token })))
+        let value = value.ok_or_else(|| invalid("give it once, as ELECTION;TOKEN"))?;
+        read(value).map(|guard| Self(Some(guard)))
     }
+}
+
+fn read(value: &str) -> Result<Guard, Problem> {
+    let guard = value.rsplit_once(';');
+    let (election, token) = guard.ok_or_else(|| invalid("give it as ELECTION;TOKEN"))?;
+    check_escapes("Wane-Guard", election)?;
+    let election = percent_decode_str(election).decode_utf8();
+    let election = election.map_err(|_| invalid("the election is not UTF-8"))?.into_owned();
+    let is_number = token.bytes().all(|byte| byte.is_ascii_digit());
+    let token = token.parse().ok().filter(|_| is_number).and_then(Token::new);
+    let token = token.ok_or_else(|| invalid("give the token that the campaign answered"))?;
+    Ok(Guard { election, token })
 }
 
 fn invalid(reason: &str) -> Problem {
@@ -55,5 +60,40 @@ impl Guarded {
             None => Ok(Fence::NONE),
             Some(guard) => Ok(services.elections(caller).fence(guard).await?),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+    use super::*;
+    use crate::campaigns::{assert_caught, assert_holds};
+
+    const SEEDS: [&str; 4] = ["leader;17", "a%3Bb;9007199254740991", "%25;;1", "%C3%A9;02"];
+
+    /// What is read comes back the same when it is written again, and never without a token.
+    fn check(read: fn(&str) -> Option<Guard>, bytes: &[u8]) {
+        let Some(guard) = std::str::from_utf8(bytes).ok().and_then(read) else { return };
+        assert!(guard.token.get() > 0, "without a token");
+        let election = utf8_percent_encode(&guard.election, NON_ALPHANUMERIC);
+        let again = read(&format!("{election};{}", guard.token));
+        assert_eq!(again, Some(guard), "does not come back");
+    }
+
+    #[test]
+    fn a_guard_comes_back_as_it_was_read() {
+        assert_holds(&SEEDS, |bytes| check(|text| read(text).ok(), bytes));
+    }
+
+    /// The control: a reader that decodes twice.
+    #[test]
+    fn a_reader_that_decodes_twice_is_caught() {
+        fn twice(text: &str) -> Option<Guard> {
+            let guard = read(text).ok()?;
+            let election = percent_decode_str(&guard.election).decode_utf8().ok()?.into_owned();
+            Some(Guard { election, ..guard })
+        }
+        assert_caught(&SEEDS, |bytes| check(twice, bytes), "does not come back");
     }
 }

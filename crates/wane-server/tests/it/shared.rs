@@ -5,6 +5,8 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crate::http::conversation::{Conversation, Request};
+use crate::http::watch::Watch;
 use crate::listed::settings_of;
 use crate::server::{Answer, Server, eventually, request, wane};
 use crate::{stopwatch, wait};
@@ -206,4 +208,47 @@ fn a_server_that_waits_begins_once_redis_answers() {
         .spawn();
     let _redis = Process(redis.unwrap());
     assert!(eventually(|| ready.exists()), "it begins");
+}
+
+/// What one server was told holds at the other: who leads, whose writes pass, which numbers are gone.
+#[test]
+fn elections_and_numbers_go_from_server_to_server() {
+    const ELECTION: &str = "/api/v2/apps/demo/app/elections/e";
+    const NEXT: &str = "/api/v2/apps/demo/app/sequences/s/next";
+    const CAMPAIGN: &str = r#"{"holder":"me","ttlMillis":15000}"#;
+    each_listed(|flags| {
+        let (one, other) = (start(flags), start(flags));
+        let short =
+            one.ask("POST", &format!("{ELECTION}/campaign"), r#"{"holder":"me","ttlMillis":2999}"#);
+        assert_eq!(short.code(), "invalid_ttl", "{}", short.body);
+        let won = one.ask("POST", &format!("{ELECTION}/campaign"), CAMPAIGN);
+        assert_eq!(won.status, 200, "{}", won.body);
+        let held = other.ask("POST", &format!("{ELECTION}/campaign"), CAMPAIGN);
+        assert_eq!((held.status, held.json()["holder"].as_str()), (409, Some("me")));
+        let lease = won.json();
+        let body = format!(r#"{{"leaseId":{},"token":1}}"#, lease["leaseId"]);
+        assert_eq!(other.ask("POST", &format!("{ELECTION}/renew"), &body).status, 200);
+        let guarded = |server: &Server, token: u64| {
+            let guard = format!("wane-guard: e;{token}");
+            ask_with(server, "POST", NEXT, r#"{"count":10}"#, &guard)
+        };
+        assert_eq!(guarded(&one, 1).json()["first"], 1);
+        assert_eq!(other.ask("POST", NEXT, r#"{"count":5}"#).json()["first"], 11);
+        let mut watch = Watch::at(&other, &format!("{ELECTION}/watch"), None);
+        assert_eq!(watch.next().data["holder"], "me");
+        let passed = stopwatch();
+        assert_eq!(one.ask("POST", &format!("{ELECTION}/resign"), &body).status, 204);
+        assert!(watch.next().data["holder"].is_null());
+        assert!(passed() < Duration::from_secs(2), "looked at four times a second: {:?}", passed());
+        let next = other.ask("POST", &format!("{ELECTION}/campaign"), CAMPAIGN);
+        assert_eq!(next.json()["token"], 2, "{}", next.body);
+        let stale = guarded(&one, 1);
+        assert_eq!((stale.status, stale.code().as_str()), (409, "stale_token"), "{}", stale.body);
+        assert_eq!(guarded(&one, 2).json()["first"], 16);
+    });
+}
+
+fn ask_with(server: &Server, method: &str, path: &str, body: &str, header: &str) -> Answer {
+    let request = Request::new(method, path).key(&server.key).header(header).body(body);
+    Conversation::with(server.http).ask(&request)
 }

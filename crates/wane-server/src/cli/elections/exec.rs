@@ -5,6 +5,7 @@
 //!
 //! Invariant: the lease is released only after the command is gone.
 
+use std::pin::{Pin, pin};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,9 +35,11 @@ pub(super) async fn run(
     clock: SharedClock,
     output: &mut Output<'_>,
 ) -> Result<Exit, Failure> {
+    // One for all of it: a signal between two of them would be lost.
+    let mut stop = pin!(asked_to_stop());
     let won = tokio::select! {
         won = win(elections, campaign, &*clock, output) => Some(won?),
-        stop = asked_to_stop() => {
+        stop = &mut stop => {
             stop.map_err(|error| Failure::failed("cannot hear signals", &error, "start it anew"))?;
             None
         }
@@ -49,13 +52,19 @@ pub(super) async fn run(
     let grace = campaign.grace.map_or(ttl / 10, |grace| grace.as_duration());
     let seat = Seat { elections: elections.clone(), name: campaign.name.clone() };
     let leader = Leader::keep(seat, lease, sent, Arc::clone(&clock));
-    let mut kept = Kept::start(command, &campaign.name, &leader, grace, &*clock)?;
-    let ended = kept.supervise(&leader, &*clock, ttl / 16).await?;
+    let ended = match Kept::start(command, &campaign.name, &leader, grace, &*clock) {
+        Ok(mut kept) => {
+            let ended = kept.supervise(&leader, &*clock, ttl / 16, stop).await;
+            kept.end().await;
+            ended
+        }
+        Err(failure) => Err(failure),
+    };
     let loss = if leader.is_leader() { None } else { Some(leader.lost().await) };
     if let Err(error) = leader.resign().await {
         output.note(&error.to_string())?;
     }
-    match (ended, loss) {
+    match (ended?, loss) {
         (Ended::ByItself(code), None) => Ok(Exit::Of(code)),
         (Ended::AskedTo, None) => Ok(Exit::Done),
         (_, loss) => {
@@ -193,16 +202,11 @@ impl Kept {
         leader: &Leader,
         clock: &dyn Clock,
         tick: Duration,
+        mut stop: Pin<&mut impl Future<Output = std::io::Result<()>>>,
     ) -> Result<Ended, Failure> {
         let failed = |error| Failure::failed("cannot watch the command", &error, "start it anew");
         let mut patience: Option<Duration> = None;
         loop {
-            let stop = async {
-                match patience {
-                    None => asked_to_stop().await,
-                    Some(_) => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 biased;
                 status = self.process.wait() => {
@@ -214,7 +218,7 @@ impl Kept {
                         None => Ended::Lost,
                     });
                 }
-                stopped = stop => {
+                stopped = &mut stop, if patience.is_none() => {
                     stopped.map_err(failed)?;
                     patience = Some(clock.monotonic() + PATIENCE);
                     self.order(Order::Stop).await;
@@ -229,6 +233,13 @@ impl Kept {
                 }
             }
         }
+    }
+
+    /// Waits until the command is gone, however it was left: a keeper without orders ends it.
+    async fn end(mut self) {
+        drop(self.orders);
+        // It fails only where there is nothing left to wait for.
+        drop(self.process.wait().await);
     }
 
     async fn order(&mut self, order: Order) {

@@ -7,29 +7,29 @@ use crate::server::{Answer, PATIENCE};
 
 /// A request, written by hand.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Request {
-    pub(super) method: String,
-    pub(super) target: String,
+pub(crate) struct Request {
+    pub(crate) method: String,
+    pub(crate) target: String,
     /// Whole lines, without their ends.
-    pub(super) headers: Vec<Vec<u8>>,
-    pub(super) body: String,
+    pub(crate) headers: Vec<Vec<u8>>,
+    pub(crate) body: String,
 }
 
 impl Request {
-    pub(super) fn new(method: &str, target: &str) -> Self {
+    pub(crate) fn new(method: &str, target: &str) -> Self {
         Self { method: method.to_owned(), target: target.to_owned(), ..Self::default() }
     }
 
-    pub(super) fn key(self, key: &str) -> Self {
+    pub(crate) fn key(self, key: &str) -> Self {
         self.header(&format!("authorization: Bearer {key}"))
     }
 
-    pub(super) fn header(mut self, line: &str) -> Self {
+    pub(crate) fn header(mut self, line: &str) -> Self {
         self.headers.push(line.as_bytes().to_vec());
         self
     }
 
-    pub(super) fn body(mut self, body: &str) -> Self {
+    pub(crate) fn body(mut self, body: &str) -> Self {
         self.body = body.to_owned();
         self
     }
@@ -54,12 +54,12 @@ impl Request {
 
 /// A connection that is kept.
 #[derive(Debug)]
-pub(super) struct Conversation {
+pub(crate) struct Conversation {
     reader: BufReader<TcpStream>,
 }
 
 impl Conversation {
-    pub(super) fn with(server: SocketAddr) -> Self {
+    pub(crate) fn with(server: SocketAddr) -> Self {
         let stream = TcpStream::connect(server).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
@@ -68,24 +68,24 @@ impl Conversation {
     }
 
     /// The connection itself, for what is not a request.
-    pub(super) fn stream(&self) -> &TcpStream {
+    pub(crate) fn stream(&self) -> &TcpStream {
         self.reader.get_ref()
     }
 
     /// Sends bytes as they are; says whether the server took them.
-    pub(super) fn send(&mut self, bytes: &[u8]) -> bool {
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> bool {
         self.stream().write_all(bytes).is_ok()
     }
 
     /// Asks, and returns the answer. The events of a watch are left to be read.
-    pub(super) fn ask(&mut self, request: &Request) -> Answer {
+    pub(crate) fn ask(&mut self, request: &Request) -> Answer {
         assert!(self.send(&request.bytes()), "the server does not take the request");
         let answer = if request.method == "HEAD" { self.head() } else { self.answer() };
         answer.unwrap_or_else(|| panic!("closed instead of an answer to {request:?}"))
     }
 
     /// The next answer; none once the server has closed.
-    pub(super) fn answer(&mut self) -> Option<Answer> {
+    pub(crate) fn answer(&mut self) -> Option<Answer> {
         let mut answer = self.head()?;
         let is_stream = answer.header("content-type") == Some("text/event-stream");
         let mut body = Vec::new();
@@ -103,14 +103,14 @@ impl Conversation {
     }
 
     /// A line of what comes in; none at the end.
-    pub(super) fn line(&mut self) -> Option<String> {
+    pub(crate) fn line(&mut self) -> Option<String> {
         let mut line = Vec::new();
         self.reader.read_until(b'\n', &mut line).ok().filter(|read| *read > 0)?;
         Some(String::from_utf8_lossy(&line).trim_end().to_owned())
     }
 
     /// Whether the server closes, and sends nothing more before.
-    pub(super) fn is_closed(&mut self) -> bool {
+    pub(crate) fn is_closed(&mut self) -> bool {
         let mut rest = Vec::new();
         match self.reader.read_to_end(&mut rest) {
             Ok(_) => rest.is_empty(),

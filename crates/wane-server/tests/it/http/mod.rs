@@ -2,14 +2,14 @@
 
 mod access;
 mod app_ttl;
-mod conversation;
+pub(crate) mod conversation;
 mod elections;
 mod hostile;
 mod http2;
 mod problems;
 mod secrets;
 mod sequences;
-mod watch;
+pub(crate) mod watch;
 
 use crate::server::Server;
 

@@ -10,14 +10,14 @@ use crate::server::{PATIENCE, Server};
 
 /// An event as it was received.
 #[derive(Debug)]
-pub(super) struct Event {
-    pub(super) name: String,
+pub(crate) struct Event {
+    pub(crate) name: String,
     id: String,
-    pub(super) data: Json,
+    pub(crate) data: Json,
 }
 
 /// A watch over a connection of its own.
-pub(super) struct Watch(BufReader<TcpStream>);
+pub(crate) struct Watch(BufReader<TcpStream>);
 
 impl Watch {
     fn open(server: &Server, query: &str, last: Option<&str>) -> Self {
@@ -25,7 +25,7 @@ impl Watch {
     }
 
     /// The watch at this path.
-    pub(super) fn at(server: &Server, path: &str, last: Option<&str>) -> Self {
+    pub(crate) fn at(server: &Server, path: &str, last: Option<&str>) -> Self {
         let mut stream = TcpStream::connect(server.http).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let last = last.map_or(String::new(), |id| format!("last-event-id: {id}\r\n"));
@@ -45,7 +45,7 @@ impl Watch {
     }
 
     /// The next event; lines of the transfer encoding and comments are passed over.
-    pub(super) fn next(&mut self) -> Event {
+    pub(crate) fn next(&mut self) -> Event {
         let mut event = Event { name: String::new(), id: String::new(), data: Json::Null };
         loop {
             let line = self.line();
