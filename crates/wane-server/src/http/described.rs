@@ -136,6 +136,18 @@ pub(super) struct ContestedBody {
     remaining_millis: Option<u64>,
 }
 
+/// One event of a stream.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ServerSentBody {
+    /// What happened.
+    event: String,
+    /// To what: JSON, as the operation says.
+    data: String,
+    /// Where a stream resumes after it.
+    #[schema(nullable = false)]
+    id: Option<String>,
+}
+
 /// The responses of these codes, those of one status together.
 fn answers<T: ToSchema>(codes: &[Code]) -> Responses {
     let statuses = codes.iter().map(|code| (code.status(), *code));

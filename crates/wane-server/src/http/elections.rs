@@ -18,7 +18,7 @@ use wane::services::elections::{
 
 use super::body::{self, ONE_OPERATION, whole_number};
 use super::caller::Caller;
-use super::described::{Contesting, OfApp, Reading};
+use super::described::{Contesting, OfApp, Reading, ServerSentBody};
 use super::lasting::{Lasted, kept_alive};
 use super::path::Name;
 use super::problem::{Code, Problem};
@@ -222,7 +222,7 @@ pub(super) async fn observe(
         ("name" = String, Path, min_length = 1, max_length = 1024,
             description = "1 to 1,024 bytes of UTF-8, percent-encoded")),
     responses((status = 200, description = "events as they happen",
-        content_type = "text/event-stream", body = String), OfApp))]
+        content_type = "text/event-stream", body = ServerSentBody), OfApp))]
 pub(super) async fn watch(
     State(services): State<Services>,
     caller: Caller,

@@ -59,8 +59,9 @@ pub(super) struct SequenceBody {
         ("Idempotency-Key" = Option<String>, Header, nullable = false,
             pattern = "^[!-~]{1,255}$", description = "1 to 255 visible characters of ASCII: the \
             same block for the same key, as long as it is among the last 16 of the sequence"),
-        ("Wane-Guard" = Option<String>, Header, nullable = false, pattern = "^[^;]+;[0-9]+$",
-            description = "election, percent-encoded, and token of the leader that asks")),
+        ("Wane-Guard" = Option<String>, Header, nullable = false,
+            pattern = "^[A-Za-z0-9._~-]{1,255};[1-9][0-9]{0,14}$",
+            description = "election, other characters percent-encoded, and token of the leader that asks")),
     request_body = NextBody,
     responses((status = 200, description = "numbers that nobody else has", body = BlockBody),
         OfApp, Reading, Guarding))]

@@ -101,8 +101,9 @@ struct OneAnswer {
 /// Carries out operations one after the other.
 #[utoipa::path(post, path = "/api/v2/apps/{owner}/{app}/ttl:batch", tag = "app_ttl",
     params(("owner" = String, Path), ("app" = String, Path),
-        ("Wane-Guard" = Option<String>, Header, nullable = false, pattern = "^[^;]+;[0-9]+$",
-            description = "election, percent-encoded, and token of the leader that writes")),
+        ("Wane-Guard" = Option<String>, Header, nullable = false,
+            pattern = "^[A-Za-z0-9._~-]{1,255};[1-9][0-9]{0,14}$",
+            description = "election, other characters percent-encoded, and token of the leader that writes")),
     request_body = BatchBody,
     responses((status = 200, description = "what became of each operation", body = BatchAnswer),
         OfApp, Reading))]

@@ -96,8 +96,9 @@ impl Form {
     params(("owner" = String, Path), ("app" = String, Path),
         ("key" = String, Path, min_length = 1, max_length = 1024,
             description = "1 to 1,024 bytes of UTF-8, percent-encoded"),
-        ("Wane-Guard" = Option<String>, Header, nullable = false, pattern = "^[^;]+;[0-9]+$",
-            description = "election, percent-encoded, and token of the leader that writes")),
+        ("Wane-Guard" = Option<String>, Header, nullable = false,
+            pattern = "^[A-Za-z0-9._~-]{1,255};[1-9][0-9]{0,14}$",
+            description = "election, other characters percent-encoded, and token of the leader that writes")),
     request_body = InsertBody,
     responses((status = 201, description = "it was written", body = WrittenBody),
         OfApp, Reading, Refusing, Guarding))]
@@ -120,8 +121,9 @@ pub(super) async fn insert(
     params(("owner" = String, Path), ("app" = String, Path),
         ("key" = String, Path, min_length = 1, max_length = 1024,
             description = "1 to 1,024 bytes of UTF-8, percent-encoded"),
-        ("Wane-Guard" = Option<String>, Header, nullable = false, pattern = "^[^;]+;[0-9]+$",
-            description = "election, percent-encoded, and token of the leader that writes")),
+        ("Wane-Guard" = Option<String>, Header, nullable = false,
+            pattern = "^[A-Za-z0-9._~-]{1,255};[1-9][0-9]{0,14}$",
+            description = "election, other characters percent-encoded, and token of the leader that writes")),
     request_body = PutBody,
     responses((status = 200, description = "it was written", body = WrittenBody),
         OfApp, Reading, Refusing, Guarding))]
@@ -149,8 +151,9 @@ pub(super) async fn put(
     params(("owner" = String, Path), ("app" = String, Path),
         ("key" = String, Path, min_length = 1, max_length = 1024,
             description = "1 to 1,024 bytes of UTF-8, percent-encoded"),
-        ("Wane-Guard" = Option<String>, Header, nullable = false, pattern = "^[^;]+;[0-9]+$",
-            description = "election, percent-encoded, and token of the leader that writes")),
+        ("Wane-Guard" = Option<String>, Header, nullable = false,
+            pattern = "^[A-Za-z0-9._~-]{1,255};[1-9][0-9]{0,14}$",
+            description = "election, other characters percent-encoded, and token of the leader that writes")),
     request_body = Option<DeleteBody>,
     responses((status = 204, description = "it is not there any more"), OfApp, Reading, Refusing, Guarding))]
 pub(super) async fn delete(
@@ -179,8 +182,9 @@ pub(super) async fn delete(
     params(("owner" = String, Path), ("app" = String, Path),
         ("key" = String, Path, min_length = 1, max_length = 1024,
             description = "1 to 1,024 bytes of UTF-8, percent-encoded"),
-        ("Wane-Guard" = Option<String>, Header, nullable = false, pattern = "^[^;]+;[0-9]+$",
-            description = "election, percent-encoded, and token of the leader that writes")),
+        ("Wane-Guard" = Option<String>, Header, nullable = false,
+            pattern = "^[A-Za-z0-9._~-]{1,255};[1-9][0-9]{0,14}$",
+            description = "election, other characters percent-encoded, and token of the leader that writes")),
     request_body = TouchBody,
     responses((status = 200, description = "it has another life", body = WrittenBody), OfApp, Reading, Guarding))]
 pub(super) async fn touch(

@@ -12,7 +12,7 @@ use wane::services::app_ttl::{AppTtlEvent, AppTtlEventKind, AppTtlNotice, AppTtl
 
 use super::bodies::{CurrentBody, key_text};
 use crate::http::caller::Caller;
-use crate::http::described::OfApp;
+use crate::http::described::{OfApp, ServerSentBody};
 use crate::http::lasting::{Lasted, kept_alive};
 use crate::http::problem::{Code, Problem};
 use crate::http::query::Parameters;
@@ -36,7 +36,7 @@ struct EventBody {
         ("Last-Event-ID" = Option<u64>, Header, nullable = false,
             description = "the event to go on after")),
     responses((status = 200, description = "events as they happen",
-        content_type = "text/event-stream", body = String), OfApp))]
+        content_type = "text/event-stream", body = ServerSentBody), OfApp))]
 pub(crate) async fn watch(
     State(services): State<Services>,
     caller: Caller,
