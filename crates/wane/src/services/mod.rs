@@ -7,12 +7,14 @@
 //! | [`apps`] | applications, their limits and credentials | 10 |
 //! | [`elections`] | leases with fencing tokens | 1 |
 //! | [`backup`] | a whole store as a stream of bytes, and back | all |
+//! | [`blobs`] | files that disappear on time | 5 |
 //! | [`sequences`] | blocks of numbers, by name | 11 |
 //! | [`sequencer`] | numbers for the events of a log, each used once | 2, 3 |
 
 pub mod app_ttl;
 pub mod apps;
 pub mod backup;
+pub mod blobs;
 pub mod elections;
 mod names;
 pub mod sequencer;

@@ -2,6 +2,7 @@
 
 mod app_ttl;
 mod apps;
+mod blobs;
 mod cached;
 mod conformance;
 mod deadline;

@@ -1,0 +1,363 @@
+//! Resumable uploads: bytes that come in several appends, over crashes and lost connections.
+//!
+//! The state record says from the beginning how many bytes are kept. An append takes the upload by
+//! one swap, which counts its epoch, writes chunks that carry the epoch as their fence, and moves
+//! the offset by another swap once they are there. So of two appends the later one has the upload:
+//! the chunks and the swap of the earlier one are refused from then on, however late they come.
+//! What the earlier one wrote beyond the offset is written over.
+//!
+//! A chunk may be left short where an append ends; the next append begins with its bytes and writes
+//! it anew. The sum is taken from the stored chunks when all bytes are there, which also proves
+//! that they are; then one swap makes the upload a BLOB. Where that fails, [`AppBlobs::resume`]
+//! does it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+use tokio::runtime::Handle;
+
+use super::chunks::{self, CHUNK, ChunkReader, ChunkWriter, Writes};
+use super::place::Place;
+use super::record::{Progress, Status, Stored};
+use super::removal::{Leftovers, State};
+use super::settling::{self, Settled};
+use super::upload::index_write;
+use super::{AppBlobs, BlobsError, DeleteSecret, Meant, NewBlob, Sha256Sum, Suuid};
+use crate::services::sequencer::WorkspaceId;
+use crate::store::{Fence, Store, Timestamp, Value};
+
+/// An append keeps what has come whenever so many more chunks are there: 5 MB.
+const CHECKPOINT: u32 = 50;
+
+/// A resumable upload that was created.
+#[derive(Debug, Clone)]
+pub struct Created {
+    /// The id of the upload, and of the BLOB that it becomes.
+    pub id: Suuid,
+    /// What removes it without the owner's credential.
+    pub delete_secret: DeleteSecret,
+    /// When it expires, complete or not.
+    pub expires_at: Timestamp,
+}
+
+/// How far a resumable upload has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UploadProgress {
+    /// Bytes that are kept: where the next append begins.
+    pub offset: u64,
+    /// Bytes that it will have.
+    pub length: u64,
+    /// When it expires, complete or not.
+    pub expires_at: Timestamp,
+    /// Whether it is a BLOB.
+    pub is_complete: bool,
+}
+
+/// What is kept of an append that ends early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeping {
+    /// Whatever has come, from time to time.
+    AsItComes,
+    /// Nothing: for bytes that are only good together, because they have a checksum.
+    AllOrNothing,
+}
+
+impl<S: Store> AppBlobs<S> {
+    /// Creates an upload of `blob.length` bytes that can be resumed. It has its place in the
+    /// application's quota from the start.
+    pub async fn create(
+        &self,
+        workspace: WorkspaceId,
+        blob: NewBlob,
+    ) -> Result<Created, BlobsError> {
+        self.limits.check(&blob)?;
+        let Some(length) = blob.length else {
+            let reason = "say how many bytes will come".into();
+            return Err(BlobsError::Invalid { field: "length", reason });
+        };
+        let reservation = self.reserve(length).await?;
+        let (clock, store) = (&*self.shared.clock, &self.shared.store);
+        let delete_secret = DeleteSecret::draw(clock);
+        let place = self.place(workspace, Suuid::draw(clock));
+        let mut stored = Stored::begun(&blob, &delete_secret, clock.now(), clock.random_u64());
+        stored.upload = Some(Progress { offset: 0, epoch: 0, expected_sha256: blob.sha256 });
+        let expires_at = stored.expires_at();
+        settling::put(store, &place.index_row()?, &index_write(length, expires_at)?).await?;
+        let value = match settling::create(store, &place.state()?, &mut stored).await {
+            Ok(value) => value,
+            Err(error) => {
+                self.bury(place, stored)?;
+                return Err(error);
+            }
+        };
+        reservation.book(place.id, length, expires_at);
+        if length == 0 {
+            self.complete(place, &value, stored).await?;
+        }
+        Ok(Created { id: place.id, delete_secret, expires_at })
+    }
+
+    /// How far the upload has come; `None` where this workspace has no such upload. One whose bytes
+    /// are all there becomes a BLOB here, if that had failed before.
+    pub async fn resume(
+        &self,
+        workspace: WorkspaceId,
+        id: Suuid,
+    ) -> Result<Option<UploadProgress>, BlobsError> {
+        let place = self.place(workspace, id);
+        let Some((value, stored)) = self.stored(place).await? else { return Ok(None) };
+        let (length, expires_at) = (stored.size, stored.expires_at());
+        let progress = |offset| {
+            let is_complete = offset == length;
+            Some(UploadProgress { offset, length, expires_at, is_complete })
+        };
+        if stored.info(id).is_some() {
+            return Ok(progress(length));
+        }
+        let Some(offset) = stored.progress().map(|progress| progress.offset) else {
+            return Ok(None);
+        };
+        if offset == length {
+            self.complete(place, &value, stored).await?;
+        }
+        Ok(progress(offset))
+    }
+
+    /// Goes on with an upload at `offset`, which must be where it stands. Takes it from whoever was
+    /// appending. `None` where this workspace has no such upload, or it is complete.
+    pub async fn append(
+        &self,
+        workspace: WorkspaceId,
+        id: Suuid,
+        offset: u64,
+        keeping: Keeping,
+    ) -> Result<Option<Append<S>>, BlobsError> {
+        let place = self.place(workspace, id);
+        let Some((value, stored)) = self.stored(place).await? else { return Ok(None) };
+        let Some(progress) = stored.progress() else { return Ok(None) };
+        if progress.offset != offset {
+            return Err(BlobsError::OffsetMismatch { offset: progress.offset });
+        }
+        let taken = stored.taken(progress, self.shared.clock.random_u64());
+        let write = taken.write()?;
+        let (store, key) = (&self.shared.store, place.state()?);
+        let swapped = settling::swap(store, &key, Some(&value), &write).await?;
+        if matches!(swapped, Settled::Refused(_)) {
+            return Err(BlobsError::Overtaken);
+        }
+        let fence = Fence(progress.epoch + 1);
+        let first = (offset / CHUNK as u64) as u32;
+        let tail = self.tail(place, first, (offset % CHUNK as u64) as usize).await?;
+        let shared = Arc::clone(&self.shared);
+        let writer =
+            ChunkWriter::new(shared, place, taken.expires_at()).going_on(first, &tail, fence);
+        Ok(Some(Append {
+            blobs: self.clone(),
+            writer: Some(writer),
+            runtime: Handle::current(),
+            value: write.value,
+            stored: taken,
+            kept: offset,
+            may_be_kept: offset,
+            sent: offset,
+            keeping,
+            is_taking: false,
+        }))
+    }
+
+    /// Removes an upload, or the BLOB that it became; says whether there was one.
+    pub async fn terminate(&self, workspace: WorkspaceId, id: Suuid) -> Result<bool, BlobsError> {
+        self.remove(self.place(workspace, id), Meant::BlobOrUpload).await
+    }
+
+    /// Has an upload removed whose creation may yet arrive.
+    fn bury(&self, place: Place, stored: Stored) -> Result<(), BlobsError> {
+        let leftovers = Leftovers {
+            place,
+            state: State::Bury(stored.tombstone().write()?),
+            chunks: 0..0,
+            fence: Fence::NONE,
+            writes: Writes::new(),
+            is_whole: true,
+        };
+        drop(self.shared.remove(leftovers, &Handle::current()));
+        Ok(())
+    }
+
+    /// The first `len` bytes of a chunk that an earlier append left short.
+    async fn tail(&self, place: Place, number: u32, len: usize) -> Result<Vec<u8>, BlobsError> {
+        if len == 0 {
+            return Ok(Vec::new());
+        }
+        let found = self.shared.store.get(&place.chunk(number)?).await?;
+        // An append that was overtaken may have written more, after the same bytes.
+        let tail = found.as_ref().and_then(|record| record.value.get(..len));
+        tail.map(<[u8]>::to_vec).ok_or_else(|| BlobsError::Broken {
+            reason: format!("chunk {number} is shorter than what was kept of it"),
+        })
+    }
+
+    /// Makes a BLOB of an upload whose bytes are all there.
+    async fn complete(
+        &self,
+        place: Place,
+        value: &Value,
+        stored: Stored,
+    ) -> Result<(), BlobsError> {
+        let (shared, size) = (&self.shared, stored.size);
+        let all = 0..chunks::count(size);
+        let mut reader = ChunkReader::new(Arc::clone(shared), place, size, all);
+        let mut hash = Sha256::new();
+        while let Some(chunk) = reader.next().await? {
+            hash.update(&chunk);
+        }
+        let sha256 = Sha256Sum::finished(hash);
+        let expected = stored.progress().and_then(|progress| progress.expected_sha256);
+        if expected.is_some_and(|expected| expected != sha256) {
+            self.remove(place, Meant::Upload).await?;
+            return Err(BlobsError::DigestMismatch { got: sha256 });
+        }
+        let write = stored.completed(size, sha256).write()?;
+        match settling::swap(&shared.store, &place.state()?, Some(value), &write).await? {
+            Settled::Done { .. } => Ok(()),
+            Settled::Refused(None) => Err(BlobsError::Overtaken),
+            Settled::Refused(Some(other)) => match Stored::read(&other.value)?.status {
+                // Somebody else has done it, and downloads may have begun.
+                Status::Complete | Status::Spent => Ok(()),
+                Status::Uploading | Status::Removed => Err(BlobsError::Overtaken),
+            },
+        }
+    }
+}
+
+/// Chunks that an upload may have: an append that was cut off may have written some beyond the
+/// offset.
+pub(super) fn chunks_of(stored: &Stored) -> u32 {
+    let all = chunks::count(stored.size);
+    stored.progress().map_or(all, |progress| {
+        let ahead = CHECKPOINT * 2;
+        chunks::count(progress.offset).saturating_add(ahead).min(all)
+    })
+}
+
+/// An upload that goes on. Dropped, what was not kept of it is removed.
+pub struct Append<S: Store> {
+    blobs: AppBlobs<S>,
+    /// `None` once it has ended.
+    writer: Option<ChunkWriter<S>>,
+    runtime: Handle,
+    /// The state record as this append last wrote it.
+    value: Value,
+    stored: Stored,
+    /// Bytes that the record says are kept.
+    kept: u64,
+    /// Bytes that it may yet say are kept: a swap that moves the offset was sent.
+    may_be_kept: u64,
+    /// Bytes that came, with those kept before.
+    sent: u64,
+    keeping: Keeping,
+    /// Set while a piece is taken: found set, the taking of one was cut short.
+    is_taking: bool,
+}
+
+impl<S: Store> Append<S> {
+    /// Takes the next bytes, a piece of any size. After an error the append has ended; what was
+    /// kept of it before stays.
+    pub async fn write(&mut self, piece: &[u8]) -> Result<(), BlobsError> {
+        let taken = self.take(piece).await;
+        if taken.is_err() {
+            self.abandon();
+        }
+        taken
+    }
+
+    async fn take(&mut self, piece: &[u8]) -> Result<(), BlobsError> {
+        let writer = self.writer.as_mut().filter(|_| !self.is_taking).ok_or(BlobsError::Ended)?;
+        let (sent, expected) = (self.sent.saturating_add(piece.len() as u64), self.stored.size);
+        if sent > expected {
+            return Err(BlobsError::LengthMismatch { expected, got: sent });
+        }
+        if writer.shared.clock.now() >= self.stored.expires_at() {
+            return Err(BlobsError::Expired);
+        }
+        self.is_taking = true;
+        self.sent = sent;
+        writer.write(piece).await?;
+        let whole = writer.in_whole_chunks();
+        let is_due = whole >= self.kept + u64::from(CHECKPOINT) * CHUNK as u64;
+        if is_due && self.keeping == Keeping::AsItComes {
+            writer.drain().await?;
+            self.keep_to(whole).await?;
+        }
+        self.is_taking = false;
+        Ok(())
+    }
+
+    /// Keeps what has come; the upload is a BLOB once all of it has.
+    ///
+    /// After an error ask [`AppBlobs::resume`] what was kept.
+    pub async fn keep(mut self) -> Result<UploadProgress, BlobsError> {
+        let writer = self.writer.as_mut().filter(|_| !self.is_taking).ok_or(BlobsError::Ended)?;
+        let place = writer.place;
+        writer.flush().await?;
+        self.keep_to(self.sent).await?;
+        self.writer = None;
+        let (offset, length) = (self.kept, self.stored.size);
+        let is_complete = offset == length;
+        if is_complete {
+            self.blobs.complete(place, &self.value, self.stored.clone()).await?;
+        }
+        let expires_at = self.stored.expires_at();
+        Ok(UploadProgress { offset, length, expires_at, is_complete })
+    }
+
+    /// Bytes that came, with those kept before.
+    pub fn offset(&self) -> u64 {
+        self.sent
+    }
+
+    async fn keep_to(&mut self, offset: u64) -> Result<(), BlobsError> {
+        let progress = self.stored.progress().ok_or(BlobsError::Ended)?;
+        let next = self.stored.kept(progress, offset);
+        let (write, shared) = (next.write()?, &self.blobs.shared);
+        let place = self.writer.as_ref().ok_or(BlobsError::Ended)?.place;
+        self.may_be_kept = offset;
+        let key = place.state()?;
+        let swapped = settling::swap(&shared.store, &key, Some(&self.value), &write).await?;
+        match swapped {
+            Settled::Refused(_) => Err(BlobsError::Overtaken),
+            Settled::Done { .. } => {
+                (self.value, self.stored, self.kept) = (write.value, next, offset);
+                Ok(())
+            }
+        }
+    }
+
+    fn abandon(&mut self) {
+        let Some(mut writer) = self.writer.take() else { return };
+        let leftovers = Leftovers {
+            place: writer.place,
+            state: State::Leave,
+            // The chunk in which the kept bytes end stays.
+            chunks: chunks::count(self.may_be_kept)..writer.reached(),
+            fence: writer.fence,
+            writes: writer.give_up(),
+            is_whole: false,
+        };
+        drop(writer.shared.remove(leftovers, &self.runtime));
+    }
+}
+
+impl<S: Store> fmt::Debug for Append<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Append");
+        shown.field("writer", &self.writer).field("sent", &self.sent).finish_non_exhaustive()
+    }
+}
+
+impl<S: Store> Drop for Append<S> {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}
