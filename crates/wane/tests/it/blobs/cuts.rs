@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use wane::services::blobs::{BlobsError, NewBlob};
+use wane::store::Outcome;
 
 use super::tapped::{Tap, as_far_as_it_goes, until_idle};
 use super::{CHUNK, Setup, WORKSPACE, content, is_state, says, setup, upload};
@@ -112,5 +113,34 @@ async fn a_delete_that_is_dropped_in_any_call_leaves_a_whole_blob_or_none() {
                 None => setup.assert_empty().await,
             }
         }
+    }
+}
+
+/// The commit was sent twice, and the first one arrives when the BLOB was removed, had for the last
+/// time, or terminated as an upload: it must not bring it back.
+#[tokio::test]
+async fn a_commit_that_arrives_again_brings_nothing_back() {
+    let once = NewBlob { downloads: Some(1), length: Some(3), ..NewBlob::default() };
+    for way in 0..3 {
+        let setup = setup();
+        setup.store.turn(Tap::LateInsert);
+        let id = if way == 2 {
+            setup.blobs.create(WORKSPACE, once.clone()).await.unwrap().id
+        } else {
+            upload(&setup.blobs, once.clone(), b"abc", 3).await.unwrap().id
+        };
+        let is_gone = match way {
+            0 => setup.blobs.delete(WORKSPACE, id).await.unwrap(),
+            1 => super::download(&setup.blobs, id).await.unwrap().is_some(),
+            _ => setup.blobs.terminate(WORKSPACE, id).await.unwrap(),
+        };
+        assert!(is_gone, "way {way}");
+        setup.service.settle().await;
+        let late = setup.store.deliver().await;
+        assert!(matches!(late, Outcome::Refused { current: Some(_) }), "way {way}: {late:?}");
+        assert!(!setup.is_there(id).await, "way {way}");
+        assert!(setup.blobs.resume(WORKSPACE, id).await.unwrap().is_none(), "way {way}");
+        setup.clock.advance(Duration::from_secs(86_400));
+        setup.assert_empty().await;
     }
 }

@@ -140,8 +140,11 @@ async fn one_world(
     let world = World::new(seed).await;
     world.network.inner().turn(tap);
     let sent = send(&world).await;
-    world.settle().await;
-    world.look(sent.as_ref().ok().copied()).await?;
+    // In every other world it is removed while much of it may yet arrive.
+    if seed.is_multiple_of(2) || sent.is_err() {
+        world.settle().await;
+        world.look(sent.as_ref().ok().copied()).await?;
+    }
     let seen = match sent {
         Ok(id) => {
             world.remove(id).await?;
@@ -153,10 +156,16 @@ async fn one_world(
     Ok(seen)
 }
 
+/// How many worlds a run looks at: `WANE_TEST_SEEDS`, or so many.
+fn seeds(usual: u64) -> u64 {
+    let given = std::env::var("WANE_TEST_SEEDS").ok();
+    given.map_or(usual, |given| given.parse().expect("WANE_TEST_SEEDS is a number"))
+}
+
 #[tokio::test(start_paused = true)]
 async fn uploads_are_whole_or_absent_whatever_the_network_does() {
     let mut seen = [0, 0];
-    for seed in 0..120 {
+    for seed in 0..seeds(120) {
         let outcome = one_world(seed, Tap::Nothing, upload_in_one_go).await;
         let outcome = outcome.unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
         seen[usize::from(outcome == Seen::Promised)] += 1;
@@ -166,13 +175,13 @@ async fn uploads_are_whole_or_absent_whatever_the_network_does() {
 
 #[tokio::test(start_paused = true)]
 async fn resumed_uploads_are_whole_or_absent_whatever_the_network_does() {
-    let mut promised = 0;
-    for seed in 0..60 {
+    let (mut promised, seeds) = (0, seeds(60));
+    for seed in 0..seeds {
         let outcome = one_world(seed, Tap::Nothing, upload_in_appends).await;
         let outcome = outcome.unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
-        promised += u32::from(outcome == Seen::Promised);
+        promised += u64::from(outcome == Seen::Promised);
     }
-    assert!(promised >= 30, "{promised} of 60 came through");
+    assert!(promised >= seeds / 2, "{promised} of {seeds} came through");
 }
 
 /// The control: a store that loses a chunk that it acknowledged, or mixes two up, fails the worlds.

@@ -36,6 +36,8 @@ pub(super) enum Tap {
     Lengthen(u32),
     /// Every write and every read fails.
     Down,
+    /// The next insert is on its way until it is delivered, and nobody hears of it.
+    LateInsert,
 }
 
 #[derive(Debug, Clone)]
@@ -50,6 +52,7 @@ struct Parts {
     calls: AtomicUsize,
     in_flight: AtomicUsize,
     most_in_flight: AtomicUsize,
+    late: Mutex<Option<(Key, Write)>>,
     /// Grows when the tap is changed.
     turned: tokio::sync::watch::Sender<usize>,
 }
@@ -61,6 +64,7 @@ impl<S: Store> Tapped<S> {
             calls: AtomicUsize::new(0),
             in_flight: AtomicUsize::new(0),
             most_in_flight: AtomicUsize::new(0),
+            late: Mutex::default(),
             turned: tokio::sync::watch::Sender::new(0),
         };
         Self { inner, parts: Arc::new(parts) }
@@ -77,6 +81,12 @@ impl<S: Store> Tapped<S> {
     /// Lets calls from here on pass; those that hang go on hanging until the tap is turned.
     pub(super) fn hold_only_those(&self) {
         *self.parts.tap.lock() = Tap::Nothing;
+    }
+
+    /// Lets the late insert arrive; what became of it.
+    pub(super) async fn deliver(&self) -> Outcome {
+        let (key, write) = self.parts.late.lock().take().expect("one is on its way");
+        self.inner.insert_if_not_exists(&key, write).await.expect("it is answered")
     }
 
     pub(super) fn calls(&self) -> usize {
@@ -120,7 +130,8 @@ impl<S: Store> Tapped<S> {
             | Tap::Drop(_)
             | Tap::Shuffle(..)
             | Tap::Shorten(_)
-            | Tap::Lengthen(_) => request.await,
+            | Tap::Lengthen(_)
+            | Tap::LateInsert => request.await,
         }
     }
 
@@ -149,7 +160,8 @@ impl<S: Store> Tapped<S> {
             | Tap::Shuffle(..)
             | Tap::Shorten(_)
             | Tap::Lengthen(_)
-            | Tap::Down => Some((key.clone(), write)),
+            | Tap::Down
+            | Tap::LateInsert => Some((key.clone(), write)),
         }
     }
 }
@@ -230,6 +242,11 @@ impl<S: Store> Store for Tapped<S> {
     }
 
     async fn insert_if_not_exists(&self, key: &Key, write: Write) -> Result<Outcome, StoreError> {
+        if self.tap() == Tap::LateInsert {
+            self.turn(Tap::Nothing);
+            *self.parts.late.lock() = Some((key.clone(), write));
+            return Err(StoreError::Unknown { backend: "tapped", source: "late".into() });
+        }
         self.call(self.inner.insert_if_not_exists(key, write)).await
     }
 
