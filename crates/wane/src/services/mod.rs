@@ -20,7 +20,9 @@ mod names;
 pub mod sequencer;
 pub mod sequences;
 
-pub use names::MAX_NAMES;
+pub use names::{MAX_NAME, MAX_NAMES};
+
+use crate::store::Keyspace;
 
 /// The number of an application. It is never given to another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,4 +31,12 @@ pub struct ClusterAppId(pub u32);
 impl ClusterAppId {
     /// No application: nothing is ever stored under it.
     pub const NONE: Self = Self(0);
+
+    /// The partition that a keyspace has for this application: on the stack, for each call needs it.
+    fn partition(self, keyspace: Keyspace) -> [u8; 8] {
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&keyspace.prefix());
+        bytes[4..].copy_from_slice(&self.0.to_be_bytes());
+        bytes
+    }
 }

@@ -1,5 +1,5 @@
-//! A bound on names: elections and sequences are records for ever, so an application may have only
-//! so many of each.
+//! Names of elections and sequences: what they may be, and how many. Both are records for ever, so an
+//! application may have only so many of each.
 //!
 //! What the store holds is counted when a new name comes up, and again after a while; in between
 //! each new name is added. So the bound holds on a store of one process, and on a shared one up to
@@ -13,11 +13,23 @@ use parking_lot::Mutex;
 use crate::clock::SharedClock;
 use crate::store::{ClusteringRange, Key, PageLimit, Partition, Store, StoreError};
 
+/// The longest name, in bytes.
+pub const MAX_NAME: usize = 1_024;
+
 /// Names that an application may have of each kind.
 pub const MAX_NAMES: usize = 100_000;
 
 /// How long a count is added to before the store is counted anew.
 const COUNTED_FOR: Duration = Duration::from_secs(300);
+
+/// Says what would be legal where a name is not.
+pub(super) fn checked(name: &str) -> Result<(), String> {
+    // The store's limit is one byte less for keys that begin with a zero byte.
+    if !name.starts_with('\0') && (1..=MAX_NAME).contains(&name.len()) {
+        return Ok(());
+    }
+    Err(format!("give 1 to {MAX_NAME} bytes of UTF-8, the first of them not zero"))
+}
 
 /// The names of one kind, by application.
 #[derive(Debug)]

@@ -250,12 +250,8 @@ impl<S: Store> AppTtlStorage<S> {
         Partition::new(self.partition_bytes().to_vec())
     }
 
-    /// On the stack, for each call needs them.
     fn partition_bytes(&self) -> [u8; 8] {
-        let mut bytes = [0; 8];
-        bytes[..4].copy_from_slice(&Keyspace::AppTtl.prefix());
-        bytes[4..].copy_from_slice(&self.app.0.to_be_bytes());
-        bytes
+        self.app.partition(Keyspace::AppTtl)
     }
 
     fn key(&self, key: &[u8]) -> Result<Key, AppTtlError> {

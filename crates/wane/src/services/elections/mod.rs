@@ -24,10 +24,11 @@ mod right;
 mod rules;
 mod watch;
 
+pub use super::names::MAX_NAME;
 pub use guard::Guard;
 pub use leader::{Ballot, Leader, Loss};
 pub(crate) use record::restored;
-pub use record::{LeaseId, MAX_NAME, Token};
+pub use record::{LeaseId, Token};
 pub use renewal::ReleaseError;
 pub use rules::LeaseRules;
 pub use watch::ElectionWatch;
@@ -332,10 +333,7 @@ impl<S: Store> AppElections<S> {
 
     fn key(&self, name: &str) -> Result<Key, ElectionsError> {
         checked_name(name)?;
-        let mut partition = [0; 8];
-        partition[..4].copy_from_slice(&Keyspace::Elections.prefix());
-        partition[4..].copy_from_slice(&self.app.0.to_be_bytes());
-        Ok(Key::new(&partition, name.as_bytes())?)
+        Ok(Key::new(&self.app.partition(Keyspace::Elections), name.as_bytes())?)
     }
 }
 

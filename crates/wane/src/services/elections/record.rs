@@ -12,10 +12,8 @@ use serde_json::{Map, Value as Json};
 
 use super::{ElectionsError, Standing};
 use crate::clock::Clock;
+use crate::services::names;
 use crate::store::{Key, Keyspace, Life, Record, StoreError, Timestamp, Ttl, Value, Write};
-
-/// The longest name of an election and of a holder, in bytes.
-pub const MAX_NAME: usize = 1_024;
 
 /// What a restored election skips, so that no token given out since the backup comes again.
 const SKIPPED_BY_RESTORE: u64 = 1 << 32;
@@ -238,10 +236,5 @@ pub(super) fn checked_holder(holder: &str) -> Result<(), ElectionsError> {
 }
 
 fn checked(field: &'static str, text: &str) -> Result<(), ElectionsError> {
-    // The store's limit is one byte less for keys that begin with a zero byte.
-    if !text.starts_with('\0') && (1..=MAX_NAME).contains(&text.len()) {
-        return Ok(());
-    }
-    let reason = format!("give 1 to {MAX_NAME} bytes of UTF-8, the first of them not zero");
-    Err(ElectionsError::Invalid { field, reason })
+    names::checked(text).map_err(|reason| ElectionsError::Invalid { field, reason })
 }

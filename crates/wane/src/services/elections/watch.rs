@@ -106,8 +106,8 @@ impl<S: Store> ElectionWatch<S> {
         let now = shared.clock.now();
         let held = self.seen.as_ref().filter(|stored| stored.is_held(now));
         let end = held.map(|stored| now.until(stored.end()));
-        let pause = end.into_iter().chain([shared.rules.poll.unwrap_or(LOOK)]).min();
-        let pause = shared.clock.sleep(pause.unwrap_or(LOOK));
+        let look = shared.rules.poll.unwrap_or(LOOK);
+        let pause = shared.clock.sleep(end.map_or(look, |end| end.min(look)));
         let change = async {
             match &mut self.changes {
                 Some(changes) => changes.next().await,
@@ -119,7 +119,6 @@ impl<S: Store> ElectionWatch<S> {
             notice = change => drop(notice.ok_or(ElectionsError::Closed)?),
             () = pause => {}
         }
-        self.is_stale = true;
         self.look().await
     }
 

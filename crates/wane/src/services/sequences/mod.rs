@@ -41,8 +41,9 @@ mod combining;
 mod record;
 mod round;
 
+pub use super::names::MAX_NAME;
 pub use combining::MAX_WAITING;
-pub use record::{Block, IdempotencyKey, LIMIT, MAX_COUNT, MAX_NAME, REMEMBERED};
+pub use record::{Block, IdempotencyKey, LIMIT, MAX_COUNT, REMEMBERED};
 
 use std::sync::Arc;
 
@@ -219,10 +220,7 @@ impl<S: Store> AppSequences<S> {
 
     fn key(&self, name: &str) -> Result<Key, SequencesError> {
         checked_name(name)?;
-        let mut partition = [0; 8];
-        partition[..4].copy_from_slice(&Keyspace::Sequences.prefix());
-        partition[4..].copy_from_slice(&self.app.0.to_be_bytes());
-        Ok(Key::new(&partition, name.as_bytes())?)
+        Ok(Key::new(&self.app.partition(Keyspace::Sequences), name.as_bytes())?)
     }
 }
 

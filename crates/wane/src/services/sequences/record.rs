@@ -12,10 +12,8 @@ use sha2::{Digest, Sha256};
 
 use super::SequencesError;
 use crate::clock::Clock;
+use crate::services::names;
 use crate::store::{Key, Life, StoreError, Value, Write};
-
-/// The longest name of a sequence, in bytes.
-pub const MAX_NAME: usize = 1_024;
 
 /// The most numbers in a block.
 pub const MAX_COUNT: u64 = 1_000_000;
@@ -191,12 +189,7 @@ impl Stored {
 }
 
 pub(super) fn checked_name(name: &str) -> Result<(), SequencesError> {
-    // The store's limit is one byte less for keys that begin with a zero byte.
-    if !name.starts_with('\0') && (1..=MAX_NAME).contains(&name.len()) {
-        return Ok(());
-    }
-    let reason = format!("give 1 to {MAX_NAME} bytes of UTF-8, the first of them not zero");
-    Err(SequencesError::Invalid { field: "name", reason })
+    names::checked(name).map_err(|reason| SequencesError::Invalid { field: "name", reason })
 }
 
 pub(super) fn checked_count(count: u64) -> Result<u64, SequencesError> {
