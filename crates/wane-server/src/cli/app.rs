@@ -102,6 +102,12 @@ pub(super) struct LimitsFlags {
     /// The longest life of a BLOB
     #[arg(long, value_name = "S")]
     max_blob_ttl_seconds: Option<Given<u64>>,
+    /// BLOBs
+    #[arg(long, value_name = "N")]
+    max_blobs: Option<Given<u64>>,
+    /// Bytes of all BLOBs
+    #[arg(long, value_name = "N")]
+    max_blob_total_bytes: Option<Given<u64>>,
     /// The life of what is written without one
     #[arg(long, value_name = "S")]
     default_ttl_seconds: Option<Given<u64>>,
@@ -119,6 +125,8 @@ impl LimitsFlags {
             in_flight: of(self.in_flight),
             max_blob_bytes: of(self.max_blob_bytes),
             max_blob_ttl_seconds: of(self.max_blob_ttl_seconds),
+            max_blobs: of(self.max_blobs),
+            max_blob_total_bytes: of(self.max_blob_total_bytes),
             default_ttl_seconds: of(self.default_ttl_seconds),
         }
     }
@@ -225,7 +233,7 @@ fn app_object(app: &AppSummary) -> Value {
 }
 
 /// Each limit in force, by its name.
-fn in_force(limits: &Limits) -> [(&'static str, Option<u64>); 7] {
+fn in_force(limits: &Limits) -> [(&'static str, Option<u64>); 9] {
     [
         ("maxKeys", Some(limits.max_keys())),
         ("maxBytes", Some(limits.max_bytes())),
@@ -233,6 +241,8 @@ fn in_force(limits: &Limits) -> [(&'static str, Option<u64>); 7] {
         ("inFlight", Some(limits.in_flight().into())),
         ("maxBlobBytes", Some(limits.max_blob_bytes())),
         ("maxBlobTtlSeconds", Some(limits.max_blob_ttl_seconds())),
+        ("maxBlobs", Some(limits.max_blobs())),
+        ("maxBlobTotalBytes", Some(limits.max_blob_total_bytes())),
         ("defaultTtlSeconds", limits.default_ttl_seconds()),
     ]
 }

@@ -208,6 +208,8 @@ fn limits_form(change: &LimitsChange) -> Json {
         ("inFlight", wide(change.in_flight)),
         ("maxBlobBytes", change.max_blob_bytes),
         ("maxBlobTtlSeconds", change.max_blob_ttl_seconds),
+        ("maxBlobs", change.max_blobs),
+        ("maxBlobTotalBytes", change.max_blob_total_bytes),
         ("defaultTtlSeconds", change.default_ttl_seconds),
     ];
     let named = limits.into_iter().filter_map(|(name, limit)| Some((name, limit?)));

@@ -139,6 +139,8 @@ pub(super) struct LimitsBody {
     in_flight: u32,
     max_blob_bytes: u64,
     max_blob_ttl_seconds: u64,
+    max_blobs: u64,
+    max_blob_total_bytes: u64,
     #[schema(required)]
     default_ttl_seconds: Option<u64>,
 }
@@ -152,6 +154,8 @@ impl From<&Limits> for LimitsBody {
             in_flight: limits.in_flight(),
             max_blob_bytes: limits.max_blob_bytes(),
             max_blob_ttl_seconds: limits.max_blob_ttl_seconds(),
+            max_blobs: limits.max_blobs(),
+            max_blob_total_bytes: limits.max_blob_total_bytes(),
             default_ttl_seconds: limits.default_ttl_seconds(),
         }
     }
@@ -180,6 +184,12 @@ pub(super) struct LimitsChangeBody {
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 31_536_000)]
     max_blob_ttl_seconds: Option<Option<u64>>,
     #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u64>)]
+    max_blobs: Option<Option<u64>>,
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u64>)]
+    max_blob_total_bytes: Option<Option<u64>>,
+    #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 31_536_000)]
     default_ttl_seconds: Option<Option<u64>>,
 }
@@ -206,6 +216,8 @@ impl From<LimitsChangeBody> for LimitsChange {
             in_flight: body.in_flight,
             max_blob_bytes: body.max_blob_bytes,
             max_blob_ttl_seconds: body.max_blob_ttl_seconds,
+            max_blobs: body.max_blobs,
+            max_blob_total_bytes: body.max_blob_total_bytes,
             default_ttl_seconds: body.default_ttl_seconds,
         }
     }

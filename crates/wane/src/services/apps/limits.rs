@@ -15,6 +15,8 @@ pub struct Limits {
     in_flight: Option<u32>,
     max_blob_bytes: Option<u64>,
     max_blob_ttl_seconds: Option<u64>,
+    max_blobs: Option<u64>,
+    max_blob_total_bytes: Option<u64>,
     default_ttl_seconds: Option<u64>,
 }
 
@@ -36,6 +38,12 @@ impl Limits {
 
     /// The longest life of a BLOB: a day.
     pub const MAX_BLOB_TTL_SECONDS: u64 = 24 * 60 * 60;
+
+    /// BLOBs: 10,000.
+    pub const MAX_BLOBS: u64 = 10_000;
+
+    /// Unless set, all BLOBs may have so many times the bytes of one: 16 times.
+    pub const BLOB_TOTAL_FACTOR: u64 = 16;
 
     /// How much application TTL storage may hold.
     pub fn quota(&self) -> Quota {
@@ -72,6 +80,17 @@ impl Limits {
         self.max_blob_ttl_seconds.unwrap_or(Self::MAX_BLOB_TTL_SECONDS)
     }
 
+    /// BLOBs that may be held.
+    pub fn max_blobs(&self) -> u64 {
+        self.max_blobs.unwrap_or(Self::MAX_BLOBS)
+    }
+
+    /// Bytes that all BLOBs may have together.
+    pub fn max_blob_total_bytes(&self) -> u64 {
+        let of_one = || self.max_blob_bytes().saturating_mul(Self::BLOB_TOTAL_FACTOR);
+        self.max_blob_total_bytes.unwrap_or_else(of_one)
+    }
+
     /// The life of what is written without one, in seconds. Unless set, nothing is.
     pub fn default_ttl_seconds(&self) -> Option<u64> {
         self.default_ttl_seconds
@@ -88,6 +107,8 @@ pub struct LimitsChange {
     pub in_flight: Option<Option<u32>>,
     pub max_blob_bytes: Option<Option<u64>>,
     pub max_blob_ttl_seconds: Option<Option<u64>>,
+    pub max_blobs: Option<Option<u64>>,
+    pub max_blob_total_bytes: Option<Option<u64>>,
     pub default_ttl_seconds: Option<Option<u64>>,
 }
 
@@ -116,6 +137,8 @@ impl LimitsChange {
         at_most("maxKeys", self.max_keys)?;
         at_most("maxBytes", self.max_bytes)?;
         at_most("maxBlobBytes", self.max_blob_bytes)?;
+        at_most("maxBlobs", self.max_blobs)?;
+        at_most("maxBlobTotalBytes", self.max_blob_total_bytes)?;
         at_least_one("requestsPerSecond", self.requests_per_second)?;
         at_least_one("inFlight", self.in_flight)?;
         seconds("maxBlobTtlSeconds", self.max_blob_ttl_seconds)?;
@@ -129,6 +152,8 @@ impl LimitsChange {
         replace(&mut limits.in_flight, self.in_flight);
         replace(&mut limits.max_blob_bytes, self.max_blob_bytes);
         replace(&mut limits.max_blob_ttl_seconds, self.max_blob_ttl_seconds);
+        replace(&mut limits.max_blobs, self.max_blobs);
+        replace(&mut limits.max_blob_total_bytes, self.max_blob_total_bytes);
         replace(&mut limits.default_ttl_seconds, self.default_ttl_seconds);
     }
 }

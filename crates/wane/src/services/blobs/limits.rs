@@ -118,12 +118,6 @@ pub struct BlobLimits {
 }
 
 impl BlobLimits {
-    /// BLOBs of an application: 10,000.
-    pub const MAX_BLOBS: u64 = 10_000;
-
-    /// An application may hold so many times the size of its largest BLOB: 16 times.
-    pub const TOTAL_FACTOR: u64 = 16;
-
     /// Says which field breaks a rule.
     pub(super) fn check(&self, blob: &NewBlob) -> Result<(), BlobsError> {
         checked_name(&blob.name)?;
@@ -147,12 +141,11 @@ impl BlobLimits {
 
 impl From<&Limits> for BlobLimits {
     fn from(limits: &Limits) -> Self {
-        let max_size = limits.max_blob_bytes();
         Self {
-            max_size,
+            max_size: limits.max_blob_bytes(),
             max_ttl_seconds: limits.max_blob_ttl_seconds(),
-            max_blobs: Self::MAX_BLOBS,
-            max_total_bytes: max_size.saturating_mul(Self::TOTAL_FACTOR),
+            max_blobs: limits.max_blobs(),
+            max_total_bytes: limits.max_blob_total_bytes(),
         }
     }
 }
