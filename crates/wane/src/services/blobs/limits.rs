@@ -14,6 +14,9 @@ pub const MAX_NAME: usize = 255;
 /// The longest content type, in bytes.
 pub const MAX_CONTENT_TYPE: usize = 255;
 
+/// The longest note, in bytes.
+pub const MAX_NOTE: usize = 4_096;
+
 /// How long a BLOB lives: `90s`, `15m`, `6h` or `1d`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BlobTtl(Ttl);
@@ -81,6 +84,8 @@ pub struct NewBlob {
     pub name: String,
     /// Its media type.
     pub content_type: String,
+    /// What the uploader wants kept with it: up to 4 KiB of visible ASCII and spaces; may be empty.
+    pub note: String,
     /// How long it lives, counted from the beginning of the upload.
     pub ttl: BlobTtl,
     /// How often it can be downloaded before it is removed; `None` for any number of times.
@@ -96,6 +101,7 @@ impl Default for NewBlob {
         Self {
             name: String::new(),
             content_type: "application/octet-stream".into(),
+            note: String::new(),
             ttl: BlobTtl::default(),
             downloads: None,
             length: None,
@@ -122,6 +128,7 @@ impl BlobLimits {
     pub(super) fn check(&self, blob: &NewBlob) -> Result<(), BlobsError> {
         checked_name(&blob.name)?;
         checked_content_type(&blob.content_type)?;
+        checked_note(&blob.note)?;
         if blob.ttl.as_secs() > self.max_ttl_seconds {
             let reason = format!("the application's BLOBs live up to {} s", self.max_ttl_seconds);
             return Err(BlobsError::Invalid { field: "ttl", reason });
@@ -170,13 +177,24 @@ fn checked_content_type(text: &str) -> Result<(), BlobsError> {
     let is_type = essence
         .split_once('/')
         .is_some_and(|(kind, subtype)| [kind, subtype].into_iter().all(is_token));
-    let is_printable = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-    if is_type && is_printable && text.len() <= MAX_CONTENT_TYPE {
+    if is_type && is_printable(text) && text.len() <= MAX_CONTENT_TYPE {
         return Ok(());
     }
     let reason =
         format!("give a media type like image/png, up to {MAX_CONTENT_TYPE} bytes of ASCII");
     Err(BlobsError::Invalid { field: "contentType", reason })
+}
+
+fn checked_note(note: &str) -> Result<(), BlobsError> {
+    if note.len() <= MAX_NOTE && is_printable(note) {
+        return Ok(());
+    }
+    let reason = format!("give up to {MAX_NOTE} bytes of visible ASCII and spaces");
+    Err(BlobsError::Invalid { field: "note", reason })
+}
+
+fn is_printable(text: &str) -> bool {
+    text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
 }
 
 fn is_token(text: &str) -> bool {
@@ -231,6 +249,11 @@ mod tests {
         for text in ["", "text", "text/", "/plain", "te xt/plain", "a/b\r\nX: y", "a/\u{e9}", &long]
         {
             assert!(limits.check(&typed(text)).is_err(), "{text}");
+        }
+        let noted = |note: &str| NewBlob { note: note.into(), ..NewBlob::default() };
+        assert!(limits.check(&noted(&"n o".repeat(1_365))).is_ok());
+        for note in ["a\nb", "\u{e9}", &"n".repeat(4_097)] {
+            assert!(limits.check(&noted(note)).is_err(), "{note}");
         }
     }
 

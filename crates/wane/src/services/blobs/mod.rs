@@ -55,7 +55,7 @@ mod upload;
 
 pub use chunks::CHUNK;
 pub use download::{Blob, BlobInfo, Reading};
-pub use limits::{BlobLimits, BlobTtl, MAX_CONTENT_TYPE, MAX_NAME, NewBlob};
+pub use limits::{BlobLimits, BlobTtl, MAX_CONTENT_TYPE, MAX_NAME, MAX_NOTE, NewBlob};
 pub use quota::Usage;
 pub use resumable::{Append, Created, Keeping, UploadProgress};
 pub use suuid::{DeleteSecret, Sha256Sum, Suuid};

@@ -46,6 +46,8 @@ pub(super) struct Stored {
     pub(super) status: Status,
     name: String,
     content_type: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) note: String,
     /// All its bytes; those announced where not all have come.
     pub(super) size: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,6 +79,7 @@ impl Stored {
             status: Status::Uploading,
             name: blob.name.clone(),
             content_type: blob.content_type.clone(),
+            note: blob.note.clone(),
             size: blob.length.unwrap_or(0),
             sha256: None,
             created_at: now.as_unix_millis(),
@@ -113,7 +116,8 @@ impl Stored {
 
     /// What stands in the way of whatever comes late.
     pub(super) fn tombstone(self) -> Self {
-        Self { status: Status::Removed, name: String::new(), upload: None, ..self }
+        let (name, note) = (String::new(), String::new());
+        Self { status: Status::Removed, name, note, upload: None, ..self }
     }
 
     /// The record once one more download has begun; `None` where any number may.

@@ -42,7 +42,7 @@ pub struct Created {
 }
 
 /// How far a resumable upload has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UploadProgress {
     /// Bytes that are kept: where the next append begins.
     pub offset: u64,
@@ -52,6 +52,8 @@ pub struct UploadProgress {
     pub expires_at: Timestamp,
     /// Whether it is a BLOB.
     pub is_complete: bool,
+    /// What the uploader wanted kept with it.
+    pub note: String,
 }
 
 /// What is kept of an append that ends early.
@@ -108,9 +110,10 @@ impl<S: Store> AppBlobs<S> {
         let place = self.place(workspace, id);
         let Some((value, stored)) = self.stored(place).await? else { return Ok(None) };
         let (length, expires_at) = (stored.size, stored.expires_at());
+        let note = stored.note.clone();
         let progress = |offset| {
             let is_complete = offset == length;
-            Some(UploadProgress { offset, length, expires_at, is_complete })
+            Some(UploadProgress { offset, length, expires_at, is_complete, note })
         };
         if stored.info(id).is_some() {
             return Ok(progress(length));
@@ -308,8 +311,8 @@ impl<S: Store> Append<S> {
         if is_complete {
             self.blobs.complete(place, &self.value, self.stored.clone()).await?;
         }
-        let expires_at = self.stored.expires_at();
-        Ok(UploadProgress { offset, length, expires_at, is_complete })
+        let (expires_at, note) = (self.stored.expires_at(), self.stored.note.clone());
+        Ok(UploadProgress { offset, length, expires_at, is_complete, note })
     }
 
     /// Bytes that came, with those kept before.
