@@ -1,6 +1,7 @@
 //! `wane serve`: opens the store, makes the keys ready, answers until it is asked to stop.
 //!
-//! Order of the end: stop accepting, let requests finish, end watches, close the store. A request
+//! Order of the end: stop accepting, let requests finish, end watches, remove what broken uploads
+//! left, close the store. A request
 //! that was let in is answered, within the time that draining may take.
 
 use std::fs;
@@ -22,6 +23,9 @@ use crate::wiring::{Services, WiringError};
 
 /// How often a store that is in use or does not answer is tried again under `--wait`.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
+
+/// How long what transfers left behind may take to be removed in the end. The rest expires.
+const SETTLING: Duration = Duration::from_secs(5);
 
 /// How often that is said.
 const SAY_AGAIN: Duration = Duration::from_secs(10);
@@ -100,6 +104,10 @@ pub async fn serve(settings: &Settings, ready_file: Option<&Path>) -> Result<(),
         stopped.map_err(|source| ServeError::Io { what: "wait for signals".into(), source })
     };
     let ((main_drained, admin_drained), stopped) = tokio::join!(serving, stopping);
+    tokio::select! {
+        () = services.blobs.settle() => {}
+        () = services.clock.sleep(SETTLING) => {}
+    }
     tracing::info!(cut = main_drained.cut + admin_drained.cut, "stopped");
     stopped
 }

@@ -8,6 +8,7 @@ use wane::clock::SharedClock;
 use wane::services::app_ttl::{AppTtl, AppTtlStorage};
 use wane::services::apps::Apps;
 use wane::services::backup::{Backup, BackupError};
+use wane::services::blobs::{self, Blobs, BlobsSettings};
 use wane::services::elections::{self, Elections, LeaseRules};
 use wane::services::sequences::{self, Sequences};
 use wane::store::{
@@ -42,6 +43,15 @@ pub(crate) type AppElections = elections::AppElections<CachedReads>;
 
 /// A watch over one of them.
 pub(crate) type ElectionWatch = elections::ElectionWatch<CachedReads>;
+
+/// The BLOBs of one application, never from the cache: a chunk is read once.
+pub(crate) type AppBlobs = blobs::AppBlobs<CachedReads>;
+
+/// The bytes of one of them on their way out.
+pub(crate) type BlobReading = blobs::Reading<CachedReads>;
+
+/// Bytes on their way into a resumable upload.
+pub(crate) type BlobAppend = blobs::Append<CachedReads>;
 
 /// The sequences of one application.
 pub(crate) type AppSequences = sequences::AppSequences<ServedStore>;
@@ -91,6 +101,7 @@ pub struct Parts {
     pub(crate) apps: Apps<ServedStore>,
     pub(crate) elections: Elections<CachedReads>,
     pub(crate) sequences: Sequences<ServedStore>,
+    pub(crate) blobs: Blobs<CachedReads>,
     pub(crate) limiters: Limiters,
     pub(crate) requests: RequestMetrics,
     pub(crate) closing: Closing,
@@ -127,12 +138,16 @@ impl Services {
             true => AppTtl::recounting(store.clone(), Arc::clone(&clock), RECOUNT),
             false => AppTtl::new(store.clone(), Arc::clone(&clock)),
         };
+        let blobs =
+            BlobsSettings { recount: is_shared.then_some(RECOUNT), ..BlobsSettings::default() };
+        let blobs = Blobs::with_settings(cached.uncached(), Arc::clone(&clock), blobs);
         Ok(Self(Arc::new(Parts {
             app_ttl,
             app_ttl_reads: AppTtl::new(cached.clone(), Arc::clone(&clock)),
             apps: Apps::new(store.clone(), Arc::clone(&clock)),
             elections: Elections::new(store.clone(), Arc::clone(&clock), leases(settings.storage)),
             sequences: Sequences::new(store.clone(), Arc::clone(&clock)),
+            blobs,
             limiters: Limiters::default(),
             requests: RequestMetrics::of(&clock),
             closing: Closing::default(),
@@ -162,6 +177,12 @@ impl Services {
         let mut text = prometheus_text(&[self.observed.metrics()]);
         text += &self.requests.prometheus_text();
         text += &self.cache_text();
+        text += &format!(
+            "# HELP wane_blobs_left_to_expiry_total Removals of BLOBs that failed: the rest expires.\n\
+             # TYPE wane_blobs_left_to_expiry_total counter\n\
+             wane_blobs_left_to_expiry_total {}\n",
+            self.blobs.left_to_expiry()
+        );
         if let Some(connections) = self.connections.get() {
             text += &format!(
                 "# HELP wane_connections Connections that are open.\n\

@@ -12,8 +12,9 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use wane::services::ClusterAppId;
 use wane::services::app_ttl::AppTtlError;
-use wane::services::apps::{App, Credential, Scope};
+use wane::services::apps::{App, AppName, Credential, Scope};
 
+use super::blobs::DELETE_SECRET;
 use super::limiters::Admitted;
 use super::path::segments;
 use super::problem::{Code, Problem};
@@ -26,6 +27,8 @@ pub enum Access {
     Public,
     /// A key of the application in the path, with this scope.
     App(Scope),
+    /// The same; or no credential at all, and the secret of what is in the path.
+    OwnerOrHolder(Scope),
     /// A credential with this scope and of no application.
     System(Scope),
 }
@@ -54,6 +57,19 @@ impl Caller {
     }
 }
 
+/// The application in the path, for whoever owns it or holds the secret of a thing of it. The secret
+/// itself is for the route to check.
+#[derive(Debug, Clone)]
+pub(crate) struct OwnerOrHolder(pub(crate) Arc<App>);
+
+impl<S: Sync> FromRequestParts<S> for OwnerOrHolder {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        parts.extensions.get::<Self>().cloned().ok_or_else(|| unauthorized("there is no caller"))
+    }
+}
+
 impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Problem;
 
@@ -77,6 +93,11 @@ pub(super) async fn admit(
             let (caller, admitted) = gate.as_app(scope, parts).await?;
             parts.extensions.insert(caller);
             Ok(Some(admitted))
+        }
+        Access::OwnerOrHolder(scope) => {
+            let (app, admitted) = gate.as_owner_or_holder(scope, parts).await?;
+            parts.extensions.insert(OwnerOrHolder(app));
+            Ok(admitted)
         }
         Access::System(scope) => gate.as_system(scope, parts).await.map(|()| None),
     }
@@ -102,6 +123,30 @@ impl Gate<'_> {
         let caller = Caller { app, credential };
         caller.needs(scope)?;
         Ok((caller, admitted))
+    }
+
+    /// The same, where a secret may stand in for the credential. Such a request counts against no
+    /// limits of the application: anybody could use them up.
+    async fn as_owner_or_holder(
+        &self,
+        scope: Scope,
+        parts: &Parts,
+    ) -> Result<(Arc<App>, Option<Admitted>), Problem> {
+        let is_holder = parts.headers.contains_key(DELETE_SECRET);
+        if !is_holder || parts.headers.contains_key(AUTHORIZATION) {
+            let (caller, admitted) = self.as_app(scope, parts).await?;
+            return Ok((caller.app, Some(admitted)));
+        }
+        let mut path = segments(parts.uri.path()).skip(3).map(|segment| segment.collect());
+        let mut text = || String::from_utf8(path.next().unwrap_or_default()).unwrap_or_default();
+        let found = match AppName::new(&text(), &text()) {
+            Ok(name) => self.services.apps.find(&name).await?,
+            Err(_) => None,
+        };
+        match found {
+            Some(app) => Ok((app, None)),
+            None => Err(self.as_stranger(parts).await),
+        }
     }
 
     async fn as_system(&self, scope: Scope, parts: &Parts) -> Result<(), Problem> {

@@ -15,6 +15,7 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{IntoResponses, ToSchema};
 
 use super::app_ttl::CurrentBody;
+use super::blobs::tus;
 use super::problem::{Code, ProblemBody};
 
 type Responses = BTreeMap<String, RefOr<Response>>;
@@ -39,6 +40,15 @@ pub(super) struct Guarding;
 
 /// What a step of an election may answer that somebody else was elected in.
 pub(super) struct Contesting;
+
+/// What an upload may answer that outlives what is uploaded.
+pub(super) struct Outliving;
+
+/// What a GET with conditions and ranges may answer.
+pub(super) struct Matching;
+
+/// What a step of a resumable upload may answer.
+pub(super) struct Resumable;
 
 /// What the making of something may answer that is there already, or too often.
 pub(super) struct Making;
@@ -103,6 +113,35 @@ impl IntoResponses for Guarding {
 impl IntoResponses for Contesting {
     fn responses() -> Responses {
         answers::<ContestedBody>(&[Code::Refused])
+    }
+}
+
+impl IntoResponses for Outliving {
+    fn responses() -> Responses {
+        answers::<ProblemBody>(&[Code::Gone])
+    }
+}
+
+impl IntoResponses for Matching {
+    fn responses() -> Responses {
+        let another = (StatusCode::PRECONDITION_FAILED, Code::Refused);
+        let outside = (Code::RangeNotSatisfiable.status(), Code::RangeNotSatisfiable);
+        let mut responses = answers_with::<ProblemBody>([another, outside]);
+        let same = ResponseBuilder::new().description("the client has it already").build();
+        responses.insert("304".into(), RefOr::T(same));
+        responses
+    }
+}
+
+impl IntoResponses for Resumable {
+    fn responses() -> Responses {
+        let mut responses = Reading::responses();
+        responses.extend(Making::responses());
+        let mismatch =
+            StatusCode::from_u16(tus::MISMATCH).map(|status| (status, Code::InvalidRequest));
+        let version = (StatusCode::PRECONDITION_FAILED, Code::InvalidRequest);
+        responses.extend(answers_with::<ProblemBody>(mismatch.into_iter().chain([version])));
+        responses
     }
 }
 

@@ -10,12 +10,13 @@ use wane::services::elections::{Guard, Token};
 use wane::store::Fence;
 
 use super::caller::Caller;
+use super::header;
 use super::path::check_escapes;
 use super::problem::Problem;
 use crate::wiring::Services;
 
 /// The header.
-const NAME: &str = "wane-guard";
+const NAME: &str = "Wane-Guard";
 
 /// What a write stands on, if anything.
 #[derive(Debug)]
@@ -25,10 +26,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Guarded {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let mut given = parts.headers.get_all(NAME).iter();
-        let Some(value) = given.next() else { return Ok(Self(None)) };
-        let value = value.to_str().ok().filter(|_| given.next().is_none());
-        let value = value.ok_or_else(|| invalid("give it once, as ELECTION;TOKEN"))?;
+        let Some(value) = header::text(&parts.headers, NAME)? else { return Ok(Self(None)) };
         read(value).map(|guard| Self(Some(guard)))
     }
 }
@@ -36,7 +34,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Guarded {
 fn read(value: &str) -> Result<Guard, Problem> {
     let guard = value.rsplit_once(';');
     let (election, token) = guard.ok_or_else(|| invalid("give it as ELECTION;TOKEN"))?;
-    check_escapes("Wane-Guard", election)?;
+    check_escapes(NAME, election)?;
     let election = percent_decode_str(election).decode_utf8();
     let election = election.map_err(|_| invalid("the election is not UTF-8"))?.into_owned();
     let is_number = token.bytes().all(|byte| byte.is_ascii_digit());
@@ -46,7 +44,7 @@ fn read(value: &str) -> Result<Guard, Problem> {
 }
 
 fn invalid(reason: &str) -> Problem {
-    Problem::invalid("Wane-Guard", reason)
+    Problem::invalid(NAME, reason)
 }
 
 impl Guarded {

@@ -6,6 +6,7 @@
 
 mod admin;
 mod app_ttl;
+mod blobs;
 mod body;
 mod caller;
 mod described;
@@ -13,6 +14,7 @@ mod elections;
 mod front;
 mod guard;
 mod head;
+mod header;
 mod health;
 #[cfg(test)]
 mod hostile_input;
@@ -38,15 +40,18 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::handler::Handler;
+use axum::http::header::ALLOW;
 use axum::http::{HeaderValue, Method};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use wane::services::apps::Scope;
 
+use self::blobs::tus;
 use self::front::Fronted;
 use crate::wiring::Services;
 
 const READ: Access = Access::App(Scope::Read);
 const WRITE: Access = Access::App(Scope::Write);
+const WRITE_OR_SECRET: Access = Access::OwnerOrHolder(Scope::Write);
 const ADMIN: Access = Access::System(Scope::Admin);
 
 /// A row of the table.
@@ -114,6 +119,15 @@ pub fn main_routes() -> Vec<Route> {
         route!(GET "/api/v2/apps/{owner}/{app}/sequences/{name}", READ, sequences::show),
         route!(POST "/api/v2/apps/{owner}/{app}/sequences/{name}/next", WRITE, sequences::next),
         route!(POST "/api/v2/apps/{owner}/{app}/sequences//next", WRITE, path::no_name),
+        route!(POST "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs", WRITE, blobs::upload),
+        route!(GET "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs/{suuid}", READ, blobs::download),
+        route!(DELETE "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs/{suuid}", WRITE_OR_SECRET, blobs::delete),
+        route!(OPTIONS "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus", WRITE, tus::capabilities),
+        route!(POST "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus", WRITE, tus::create),
+        route!(HEAD "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus/{suuid}", WRITE, tus::progress),
+        route!(PATCH "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus/{suuid}", WRITE, tus::go_on),
+        route!(DELETE "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus/{suuid}", WRITE, tus::terminate),
+        route!(POST "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus/{suuid}", WRITE, tus::overridden),
     ]
 }
 
@@ -163,8 +177,10 @@ fn not_allowed(route: &'static str, routes: &[Route]) -> impl Handler<((),), Ser
         method => method.as_str(),
     });
     let methods = methods.collect::<Vec<_>>().join(", ");
-    let allowed = HeaderValue::from_str(&methods).ok();
     let problem = Problem::new(Code::MethodNotAllowed, format!("use one of {methods}"));
-    let problem = problem.allowing(allowed);
+    let problem = match HeaderValue::from_str(&methods) {
+        Ok(allowed) => problem.with_header(ALLOW, allowed),
+        Err(_) => problem,
+    };
     Fronted { route, access: Access::Public, inner: move || std::future::ready(problem) }
 }

@@ -5,9 +5,11 @@ use std::fmt::Write as _;
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{Html, IntoResponse, Response};
+use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
+use super::blobs::{self, tus};
 use super::described::{self, ContestedBody, RefusedBody};
 use super::problem::ProblemBody;
 use super::{admin, app_ttl, elections, health, sequences};
@@ -22,6 +24,8 @@ use super::{admin, app_ttl, elections, health, sequences};
         app_ttl::scan, app_ttl::batch::batch, app_ttl::watch::watch,
         elections::campaign, elections::renew, elections::resign, elections::observe,
         elections::watch, sequences::next, sequences::show,
+        blobs::upload, blobs::download, blobs::delete,
+        tus::capabilities, tus::create, tus::progress, tus::go_on, tus::terminate, tus::overridden,
         admin::create_app, admin::list_apps, admin::set_limits, admin::add_key,
         admin::revoke_key, admin::add_credential, admin::revoke_credential, admin::backup,
     ),
@@ -29,6 +33,13 @@ use super::{admin, app_ttl, elections, health, sequences};
     modifiers(&Bearer, &Names),
 )]
 struct Description;
+
+/// The operations of a path.
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    let reading = [&mut item.get, &mut item.head, &mut item.options];
+    let writing = [&mut item.post, &mut item.put, &mut item.patch, &mut item.delete];
+    reading.into_iter().chain(writing).flatten()
+}
 
 /// Every operation outside of `health` wants a bearer credential.
 struct Bearer;
@@ -40,9 +51,7 @@ impl Modify for Bearer {
         components.add_security_scheme("credential", SecurityScheme::Http(scheme));
         let needed = utoipa::openapi::SecurityRequirement::new("credential", [""; 0]);
         for (path, item) in &mut api.paths.paths {
-            let operations =
-                [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete];
-            for operation in operations.into_iter().flatten().filter(|_| path.starts_with("/api")) {
+            for operation in operations(item).filter(|_| path.starts_with("/api")) {
                 operation.security = Some(vec![needed.clone()]);
             }
         }
@@ -55,9 +64,7 @@ struct Names;
 impl Modify for Names {
     fn modify(&self, api: &mut utoipa::openapi::OpenApi) {
         for item in api.paths.paths.values_mut() {
-            let operations =
-                [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete];
-            for operation in operations.into_iter().flatten() {
+            for operation in operations(item) {
                 let tag = operation.tags.iter().flatten().next().map_or("", String::as_str);
                 let name = operation.operation_id.as_deref().unwrap_or_default();
                 operation.operation_id = Some(format!("{tag}_{name}"));
@@ -84,6 +91,8 @@ pub(super) async fn page() -> Html<String> {
     for (path, item) in &api.paths.paths {
         let operations = [
             ("GET", &item.get),
+            ("HEAD", &item.head),
+            ("OPTIONS", &item.options),
             ("POST", &item.post),
             ("PUT", &item.put),
             ("PATCH", &item.patch),

@@ -3,14 +3,15 @@
 //! Errors of services know nothing of HTTP. Here each becomes a [`Code`], and a code has one status.
 //! `detail` says what to do; it never holds a secret or what another application stored.
 
-use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 use utoipa::ToSchema;
 use wane::services::app_ttl::AppTtlError;
 use wane::services::apps::AppsError;
+use wane::services::blobs::BlobsError;
 use wane::services::elections::ElectionsError;
 use wane::services::sequences::SequencesError;
 use wane::store::StoreError;
@@ -37,7 +38,9 @@ pub enum Code {
     TooLarge,
     MethodNotAllowed,
     NotAcceptable,
+    Gone,
     UnsupportedMediaType,
+    RangeNotSatisfiable,
     Limited,
     Unavailable,
     UnknownOutcome,
@@ -79,10 +82,16 @@ impl Code {
             Self::NotAcceptable => {
                 ("not_acceptable", StatusCode::NOT_ACCEPTABLE, "No acceptable form")
             }
+            Self::Gone => ("gone", StatusCode::GONE, "It was there and is no more"),
             Self::UnsupportedMediaType => (
                 "unsupported_media_type",
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "The body has an unsupported type",
+            ),
+            Self::RangeNotSatisfiable => (
+                "range_not_satisfiable",
+                StatusCode::RANGE_NOT_SATISFIABLE,
+                "The range lies outside of it",
             ),
             Self::Limited => ("limited", StatusCode::TOO_MANY_REQUESTS, "A limit was reached"),
             Self::Unavailable => (
@@ -122,7 +131,7 @@ pub struct Problem {
     detail: String,
     more: Map<String, Json>,
     retry_after: Option<u64>,
-    allow: Option<HeaderValue>,
+    headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 /// The body of a problem, for the description of the API.
@@ -145,13 +154,13 @@ impl Problem {
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         let retry_after = (code == Code::Unavailable).then_some(1);
         let (status, detail) = (code.status(), shortened(detail.into()));
-        Self { code, status, detail, more: Map::new(), retry_after, allow: None }
+        Self { code, status, detail, more: Map::new(), retry_after, headers: Vec::new() }
     }
 
     /// A target that is too long, which HTTP has a status of its own for.
     pub fn target_too_long(limit: usize) -> Self {
         let detail = format!("path and query may have {limit} bytes");
-        Self { status: StatusCode::URI_TOO_LONG, ..Self::new(Code::TooLarge, detail) }
+        Self::new(Code::TooLarge, detail).answered(StatusCode::URI_TOO_LONG)
     }
 
     /// Something about the request; `field` names it.
@@ -176,10 +185,17 @@ impl Problem {
         self
     }
 
-    /// The same problem, telling which methods there are.
+    /// The same problem with another header.
     #[must_use]
-    pub fn allowing(self, methods: Option<HeaderValue>) -> Self {
-        Self { allow: methods, ..self }
+    pub fn with_header(mut self, name: HeaderName, value: impl Into<HeaderValue>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// The same problem, where HTTP or a protocol over it has a status of its own for the case.
+    #[must_use]
+    pub fn answered(self, status: StatusCode) -> Self {
+        Self { status, ..self }
     }
 
     /// The status.
@@ -222,9 +238,7 @@ impl IntoResponse for Problem {
         if self.code == Code::Unauthorized {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if let Some(methods) = self.allow {
-            headers.insert(ALLOW, methods);
-        }
+        headers.extend(self.headers);
         response
     }
 }
@@ -295,6 +309,29 @@ impl From<SequencesError> for Problem {
             SequencesError::TooMany => return Self::limited(error.to_string(), 300),
             SequencesError::Fenced { .. } => Code::StaleToken,
             SequencesError::Busy | SequencesError::Contended | _ => Code::Unavailable,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<BlobsError> for Problem {
+    fn from(error: BlobsError) -> Self {
+        let code = match error {
+            BlobsError::Store(error) => return error.into(),
+            BlobsError::Invalid { field: "ttl", .. } => Code::InvalidTtl,
+            BlobsError::Invalid { field: "contentType", .. } => Code::UnsupportedMediaType,
+            BlobsError::Invalid { .. }
+            | BlobsError::LengthMismatch { .. }
+            | BlobsError::DigestMismatch { .. } => Code::InvalidRequest,
+            BlobsError::TooLarge { .. } => Code::TooLarge,
+            BlobsError::OverQuota { .. } => return Self::limited(error.to_string(), 10),
+            BlobsError::OffsetMismatch { .. } | BlobsError::Overtaken => Code::Refused,
+            BlobsError::Expired => Code::Gone,
+            BlobsError::Broken { .. } => {
+                tracing::error!(%error, "a stored BLOB is damaged");
+                return Self::new(Code::Unavailable, "the BLOB is damaged; tell the operator");
+            }
+            BlobsError::Contended | BlobsError::Ended | _ => Code::Unavailable,
         };
         Self::new(code, error.to_string())
     }

@@ -12,12 +12,13 @@ use super::body::{self, ONE_OPERATION, whole_number};
 use super::caller::Caller;
 use super::described::{Guarding, OfApp, Reading};
 use super::guard::Guarded;
+use super::header;
 use super::path::Name;
 use super::problem::Problem;
 use crate::wiring::{AppSequences, Services};
 
 /// The header that makes a call repeatable.
-const IDEMPOTENCY_KEY: &str = "idempotency-key";
+const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 
 impl Services {
     /// The sequences of the calling application.
@@ -84,11 +85,7 @@ pub(super) async fn next(
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Problem> {
-    let mut given = headers.get_all(IDEMPOTENCY_KEY).iter();
-    let Some(key) = given.next() else { return Ok(None) };
-    if given.next().is_some() {
-        return Err(Problem::invalid("Idempotency-Key", "give it once"));
-    }
+    let Some(key) = header::once(headers, IDEMPOTENCY_KEY)? else { return Ok(None) };
     Ok(Some(IdempotencyKey::new(key.as_bytes())?))
 }
 

@@ -1,5 +1,7 @@
 //! Everybody who may turn up with a request, and what they hold.
 
+use std::sync::{Arc, Mutex};
+
 use wane::services::apps::Scope;
 
 use super::Site;
@@ -33,6 +35,16 @@ pub(super) struct Target {
     pub(super) key: String,
     /// The other key.
     pub(super) second: String,
+    held: Arc<Mutex<Held>>,
+}
+
+/// Ids that the server drew.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Held {
+    /// A BLOB.
+    pub(super) blob: String,
+    /// An upload that has no bytes yet.
+    pub(super) upload: String,
 }
 
 impl Target {
@@ -48,7 +60,8 @@ impl Target {
         let added = site.administer("POST", &path, &body);
         assert_eq!(added.status, 201, "{}", added.body);
         let key = |json: &serde_json::Value| json["key"].as_str().unwrap().to_owned();
-        let target = Self { owner, key: key(&made.json()), second: key(&added.json()) };
+        let (key, second) = (key(&made.json()), key(&added.json()));
+        let target = Self { owner, key, second, held: Arc::default() };
         target.seed(site);
         target
     }
@@ -65,8 +78,18 @@ impl Target {
         format!("/api/v2/apps/{}/app/sequences/kept", self.owner)
     }
 
+    /// Where the BLOBs of the app are, or, with `-tus` after it, its uploads.
+    fn blobs(&self) -> String {
+        format!("/api/v2/apps/{}/app/workspaces/7/tblobs", self.owner)
+    }
+
+    /// What it holds that has an id.
+    pub(super) fn held(&self) -> Held {
+        self.held.lock().unwrap().clone()
+    }
+
     /// The entry `kept` is there and `new` is not; the election `kept` is held, and of the sequence
-    /// `kept` numbers were taken.
+    /// `kept` numbers were taken; there is a BLOB and an upload.
     pub(super) fn seed(&self, site: &Site) {
         let mut connection = Conversation::with(site.http);
         let (kept, new) = (format!("{}/kept", self.path()), format!("{}/new", self.path()));
@@ -81,6 +104,38 @@ impl Target {
         let next =
             Request::new("POST", &format!("{}/next", self.sequence())).body(r#"{"count":1}"#);
         assert_eq!(connection.ask(&next.key(&self.key)).status, 200);
+        self.seed_blobs(&mut connection);
+    }
+
+    fn seed_blobs(&self, connection: &mut Conversation) {
+        let blobs = self.blobs();
+        let mut held = self.held();
+        if !self.found(connection).starts_with("200") {
+            let upload = Request::new("POST", &blobs).key(&self.key).body("kept");
+            let made = connection.ask(&upload);
+            assert_eq!(made.status, 201, "{}", made.body);
+            made.json()["blobSUUID"].as_str().unwrap().clone_into(&mut held.blob);
+        }
+        if !self.found(connection).ends_with("200 0") {
+            let create = Request::new("POST", &format!("{blobs}-tus")).key(&self.key);
+            let create = create.header("tus-resumable: 1.0.0").header("upload-length: 5");
+            let made = connection.ask(&create);
+            assert_eq!(made.status, 201, "{}", made.body);
+            let location = made.header("location").unwrap();
+            location.rsplit('/').next().unwrap().clone_into(&mut held.upload);
+        }
+        *self.held.lock().unwrap() = held;
+    }
+
+    /// Whether BLOB and upload are there, and how far the upload is.
+    fn found(&self, connection: &mut Conversation) -> String {
+        let (held, blobs) = (self.held(), self.blobs());
+        let blob = Request::new("HEAD", &format!("{blobs}/{}", held.blob)).key(&self.key);
+        let upload = Request::new("HEAD", &format!("{blobs}-tus/{}", held.upload)).key(&self.key);
+        let blob = connection.ask(&blob);
+        let upload = connection.ask(&upload.header("tus-resumable: 1.0.0"));
+        let offset = upload.header("upload-offset").unwrap_or("none");
+        format!("{} {} {offset}", blob.status, upload.status)
     }
 
     /// Everything that the app holds.
@@ -91,7 +146,9 @@ impl Target {
         let election = connection.ask(&Request::new("GET", &self.election()).key(&self.key));
         let election = election.json();
         let sequence = connection.ask(&Request::new("GET", &self.sequence()).key(&self.key)).body;
-        format!("{}\n{} {}\n{sequence}", answer.body, election["holder"], election["token"])
+        let blobs = self.found(connection);
+        let election = format!("{} {}", election["holder"], election["token"]);
+        format!("{}\n{election}\n{sequence}\n{blobs}", answer.body)
     }
 }
 

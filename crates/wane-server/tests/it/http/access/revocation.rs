@@ -34,7 +34,11 @@ fn a_revoked_key_opens_no_route() {
         let cast = Cast::assemble(&site);
         let kind = second_key(&cast);
         let routes = main_routes();
-        let of_apps = || routes.iter().filter(|route| matches!(route.access, Access::App(_)));
+        let of_apps = || {
+            routes
+                .iter()
+                .filter(|route| matches!(route.access, Access::App(_) | Access::OwnerOrHolder(_)))
+        };
         let mut used = Conversation::with(site.http);
         let read =
             Request { headers: kind.headers.clone(), ..Request::new("GET", &kind.target.path()) };

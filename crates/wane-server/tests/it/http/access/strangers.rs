@@ -28,7 +28,9 @@ struct Pair {
 /// A pair for each route of apps and each of these keys.
 fn pairs(keys: &[&str]) -> Vec<Pair> {
     let routes = main_routes();
-    let of_apps = routes.iter().filter(|route| matches!(route.access, Access::App(_)));
+    let of_apps = routes
+        .iter()
+        .filter(|route| matches!(route.access, Access::App(_) | Access::OwnerOrHolder(_)));
     let pairs = of_apps.flat_map(|route| {
         keys.iter().map(|key| {
             let at = |owner: &str| {

@@ -17,6 +17,11 @@ pub(super) enum Expected {
 
 /// The rule, apart from the code that keeps it: refused unless there is a reason.
 pub(super) fn expected(access: Access, standing: &Standing) -> Expected {
+    // Nobody here has the secret of anything.
+    let access = match access {
+        Access::OwnerOrHolder(scope) => Access::App(scope),
+        Access::Public | Access::App(_) | Access::System(_) => access,
+    };
     match (access, standing) {
         (Access::Public, _) => Expected::LetIn,
         (_, Standing::Nobody) => Expected::Unauthorized,
@@ -27,7 +32,7 @@ pub(super) fn expected(access: Access, standing: &Standing) -> Expected {
                 Expected::Forbidden
             }
         }
-        (Access::App(_), _) => Expected::Absent,
+        (Access::App(_) | Access::OwnerOrHolder(_), _) => Expected::Absent,
         (Access::System(scope), Standing::System { scopes }) if scopes.contains(&scope) => {
             Expected::LetIn
         }
@@ -97,6 +102,15 @@ const CALLS: &[(&str, &str, &str, u16)] = &[
     ("GET", "/api/v2/apps/{owner}/{app}/sequences/{name}", "", 200),
     ("POST", "/api/v2/apps/{owner}/{app}/sequences/{name}/next", r#"{"count":1}"#, 200),
     ("POST", "/api/v2/apps/{owner}/{app}/sequences//next", r#"{"count":1}"#, 400),
+    ("POST", "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs", "bytes", 201),
+    ("GET", "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs/{suuid}", "", 200),
+    ("DELETE", "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs/{suuid}", "", 204),
+    ("OPTIONS", "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus", "", 204),
+    ("POST", "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus", "", 201),
+    ("HEAD", "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus/{suuid}", "", 200),
+    ("PATCH", "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus/{suuid}", "", 204),
+    ("DELETE", "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus/{suuid}", "", 204),
+    ("POST", "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus/{suuid}", "", 204),
     ("POST", "/api/v1/admin/apps", r#"{"owner":"made","app":"app"}"#, 201),
     ("GET", "/api/v1/admin/apps", "", 200),
     ("PUT", "/api/v1/admin/apps/{owner}/{app}/limits", r#"{"maxKeys":1000}"#, 200),
@@ -107,6 +121,15 @@ const CALLS: &[(&str, &str, &str, u16)] = &[
     // The id is that of an app's key: no credential is lost on the way.
     ("DELETE", "/api/v1/admin/credentials/{id}", "", 404),
     ("GET", "/api/v1/admin/backup", "", 200),
+];
+
+/// What every call of tus says, needed or not.
+const TUS: [&str; 5] = [
+    "tus-resumable: 1.0.0",
+    "upload-length: 5",
+    "upload-offset: 0",
+    "content-type: application/offset+octet-stream",
+    "x-http-method-override: DELETE",
 ];
 
 /// The call of a route by a kind of caller.
@@ -120,14 +143,22 @@ pub(super) fn call(route: &Route, kind: &Kind) -> Call {
     let name =
         if path.ends_with("/campaign") { kind.name.replace(' ', "-") } else { "kept".into() };
     let id = kind.target.second.split('.').next().unwrap();
+    let held = kind.target.held();
+    let is_tus = path.contains("/tblobs-tus");
+    let suuid = if is_tus { held.upload } else { held.blob };
     let path = path
         .replace("{owner}", kind.target.owner)
         .replace("{app}", "app")
         .replace("{key}", key)
         .replace("{name}", &name)
-        .replace("{id}", id);
+        .replace("{id}", id)
+        .replace("{wsid}", "7")
+        .replace("{suuid}", &suuid);
     let mut request = Request::new(method, &path).body(body);
     request.headers.clone_from(&kind.headers);
+    if is_tus {
+        request.headers.extend(TUS.map(|line| line.as_bytes().to_vec()));
+    }
     Call { request, success: *success }
 }
 
