@@ -45,7 +45,8 @@ impl Announced {
         let sums: Dictionary = Parser::new(&lines.join(&b","[..])).parse().map_err(malformed)?;
         let sha256 = sum(&sums, name, "sha-256")?;
         let sha512 = sum(&sums, name, "sha-512")?;
-        if sha256.is_none() && sha512.is_none() {
+        // An empty dictionary is as good as none.
+        if sha256.is_none() && sha512.is_none() && !sums.is_empty() {
             return Err(Problem::invalid(name, "give a sum of sha-256 or sha-512"));
         }
         agree(&mut self.sha256, sha256.map(Sha256Sum), name)?;
@@ -155,10 +156,10 @@ mod tests {
     #[test]
     fn what_cannot_be_checked_is_refused() {
         let short = format!("sha-256=:{}:", STANDARD.encode([1; 31]));
-        for wrong in ["", "sha-256", "md5=:AAAA:", "sha-256=abc", "sha-256=:?:", &short, "=", "\""]
-        {
+        for wrong in ["sha-256", "md5=:AAAA:", "sha-256=abc", "sha-256=:?:", &short, "=", "\""] {
             assert!(read(&[(REPR_DIGEST, wrong)]).is_err(), "{wrong}");
         }
         assert_eq!(read(&[]).unwrap(), Announced::default());
+        assert_eq!(read(&[(REPR_DIGEST, "")]).unwrap(), Announced::default());
     }
 }

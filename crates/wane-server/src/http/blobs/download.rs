@@ -33,7 +33,7 @@ const DOWNLOADS_LEFT: &str = "Blob-Downloads-Left";
 /// HEAD says what the BLOB is, and takes none.
 #[utoipa::path(get, path = "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs/{suuid}",
     tag = "tblobs",
-    params(("owner" = String, Path), ("app" = String, Path), ("wsid" = u64, Path),
+    params(("owner" = String, Path), ("app" = String, Path), ("wsid" = String, Path, pattern = "^(0|[1-9][0-9]{0,18})$"),
         ("suuid" = String, Path),
         ("Range" = Option<String>, Header, nullable = false, pattern = "^bytes=[0-9]{1,6}-$",
             description = "one range; several are answered with the whole"),

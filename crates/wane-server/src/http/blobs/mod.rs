@@ -113,7 +113,7 @@ fn value(text: impl AsRef<str>) -> HeaderValue {
 /// answered. A BLOB with another secret looks absent.
 #[utoipa::path(delete, path = "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs/{suuid}",
     tag = "tblobs",
-    params(("owner" = String, Path), ("app" = String, Path), ("wsid" = u64, Path),
+    params(("owner" = String, Path), ("app" = String, Path), ("wsid" = String, Path, pattern = "^(0|[1-9][0-9]{0,18})$"),
         ("suuid" = String, Path),
         ("Blob-Delete-Secret" = Option<String>, Header, nullable = false,
             pattern = "^[A-Za-z0-9_-]{43}$")),

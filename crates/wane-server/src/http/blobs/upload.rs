@@ -32,7 +32,7 @@ pub(in crate::http) struct UploadedBody {
 
 /// Uploads a BLOB: the body, whatever it is.
 #[utoipa::path(post, path = "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs", tag = "tblobs",
-    params(("owner" = String, Path), ("app" = String, Path), ("wsid" = u64, Path),
+    params(("owner" = String, Path), ("app" = String, Path), ("wsid" = String, Path, pattern = "^(0|[1-9][0-9]{0,18})$"),
         ("Blob-Name" = Option<String>, Header, nullable = false, max_length = 255,
             pattern = "^([ !-$&-~]|%[2-7][0-9A-Da-d])*$",
             description = "up to 255 bytes of UTF-8, percent-encoded"),

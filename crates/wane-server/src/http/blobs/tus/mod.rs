@@ -45,7 +45,7 @@ const METHOD_OVERRIDE: &str = "X-HTTP-Method-Override";
 /// Says what of tus is spoken here.
 #[utoipa::path(options, path = "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus",
     tag = "tblobs-tus",
-    params(("owner" = String, Path), ("app" = String, Path), ("wsid" = u64, Path)),
+    params(("owner" = String, Path), ("app" = String, Path), ("wsid" = String, Path, pattern = "^(0|[1-9][0-9]{0,18})$")),
     responses((status = 204, description = "versions and extensions, in the headers"), OfApp))]
 pub(in crate::http) async fn capabilities(caller: Caller, _: InWorkspace) -> Response {
     let headers = [
@@ -64,7 +64,7 @@ pub(in crate::http) async fn capabilities(caller: Caller, _: InWorkspace) -> Res
 /// Creates an upload, with its first bytes where the request has some.
 #[utoipa::path(post, path = "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus",
     tag = "tblobs-tus",
-    params(("owner" = String, Path), ("app" = String, Path), ("wsid" = u64, Path),
+    params(("owner" = String, Path), ("app" = String, Path), ("wsid" = String, Path, pattern = "^(0|[1-9][0-9]{0,18})$"),
         ("Tus-Resumable" = String, Header, pattern = "^1\\.0\\.0$"),
         ("Upload-Length" = u64, Header, maximum = 67_108_864),
         ("Upload-Metadata" = Option<String>, Header, nullable = false,
@@ -145,7 +145,7 @@ fn wrong_type() -> Problem {
 /// Says how far an upload has come.
 #[utoipa::path(head, path = "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus/{suuid}",
     tag = "tblobs-tus",
-    params(("owner" = String, Path), ("app" = String, Path), ("wsid" = u64, Path),
+    params(("owner" = String, Path), ("app" = String, Path), ("wsid" = String, Path, pattern = "^(0|[1-9][0-9]{0,18})$"),
         ("suuid" = String, Path), ("Tus-Resumable" = String, Header, pattern = "^1\\.0\\.0$")),
     responses((status = 200, description = "how far, in the headers", headers(
             ("Upload-Offset" = u64, description = "bytes that are kept"),
@@ -188,7 +188,7 @@ fn reached(progress: &UploadProgress) -> [(HeaderName, HeaderValue); 2] {
 /// Goes on with an upload.
 #[utoipa::path(patch, path = "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus/{suuid}",
     tag = "tblobs-tus",
-    params(("owner" = String, Path), ("app" = String, Path), ("wsid" = u64, Path),
+    params(("owner" = String, Path), ("app" = String, Path), ("wsid" = String, Path, pattern = "^(0|[1-9][0-9]{0,18})$"),
         ("suuid" = String, Path), ("Tus-Resumable" = String, Header, pattern = "^1\\.0\\.0$"),
         ("Upload-Offset" = u64, Header, description = "where it stands"),
         ("Upload-Checksum" = Option<String>, Header, nullable = false,
@@ -231,7 +231,7 @@ async fn patched(
 /// Removes an upload, or the BLOB that it became.
 #[utoipa::path(delete, path = "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus/{suuid}",
     tag = "tblobs-tus",
-    params(("owner" = String, Path), ("app" = String, Path), ("wsid" = u64, Path),
+    params(("owner" = String, Path), ("app" = String, Path), ("wsid" = String, Path, pattern = "^(0|[1-9][0-9]{0,18})$"),
         ("suuid" = String, Path), ("Tus-Resumable" = String, Header, pattern = "^1\\.0\\.0$")),
     responses((status = 204, description = "it was there and is removed"), OfApp, Resumable))]
 pub(in crate::http) async fn terminate(
@@ -255,7 +255,7 @@ async fn terminated(services: &Services, caller: &Caller, at: InPath) -> Result<
 /// Another method in the place of POST: for clients whose way lets no other one through.
 #[utoipa::path(post, path = "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus/{suuid}",
     tag = "tblobs-tus",
-    params(("owner" = String, Path), ("app" = String, Path), ("wsid" = u64, Path),
+    params(("owner" = String, Path), ("app" = String, Path), ("wsid" = String, Path, pattern = "^(0|[1-9][0-9]{0,18})$"),
         ("suuid" = String, Path), ("Tus-Resumable" = String, Header, pattern = "^1\\.0\\.0$"),
         ("X-HTTP-Method-Override" = String, Header, pattern = "^(HEAD|DELETE)$",
             description = "`PATCH`, `HEAD` or `DELETE`")),
