@@ -2,6 +2,7 @@
 
 mod access;
 mod app_ttl;
+mod blobs;
 pub(crate) mod conversation;
 mod elections;
 mod hostile;
