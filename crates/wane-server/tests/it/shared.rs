@@ -51,7 +51,7 @@ fn insert(server: &Server, key: &str, value: &str) -> Answer {
     server.ask("POST", &format!("{TTL}/{key}"), &body)
 }
 
-fn each_listed(test: impl Fn(&[String])) {
+pub(crate) fn each_listed(test: impl Fn(&[String])) {
     for storage in STORAGES {
         if let Some(flags) = flags(storage) {
             println!("on {storage}");
@@ -188,6 +188,45 @@ impl Drop for Process {
     }
 }
 
+/// A Redis that a test can end; where the run lists Redis at all.
+pub(crate) struct OwnRedis {
+    process: Process,
+    port: u16,
+    _home: tempfile::TempDir,
+}
+
+impl OwnRedis {
+    pub(crate) fn start() -> Option<Self> {
+        settings_of("redis")?;
+        let (port, home) = (free_port(), tempfile::tempdir().unwrap());
+        let process = redis_server(port, home.path());
+        let answers = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+        assert!(eventually(answers), "redis-server does not start");
+        Some(Self { process, port, _home: home })
+    }
+
+    /// A server on it.
+    pub(crate) fn serve(&self) -> Server {
+        let url = format!("--redis-url=redis://127.0.0.1:{}", self.port);
+        Server::with(&["--storage=redis", &url])
+    }
+
+    /// Ends it, without a word to its clients.
+    pub(crate) fn end(mut self) {
+        self.process.0.kill().unwrap();
+        self.process.0.wait().unwrap();
+    }
+}
+
+fn redis_server(port: u16, home: &std::path::Path) -> Process {
+    let redis = Command::new("redis-server")
+        .args(["--bind", "127.0.0.1", "--save", "", "--port", &port.to_string()])
+        .current_dir(home)
+        .stdout(Stdio::null())
+        .spawn();
+    Process(redis.unwrap())
+}
+
 #[test]
 fn a_server_that_waits_begins_once_redis_answers() {
     if settings_of("redis").is_none() {
@@ -201,12 +240,7 @@ fn a_server_that_waits_begins_once_redis_answers() {
     let mut waiting = Process(command.stderr(Stdio::null()).spawn().unwrap());
     wait(Duration::from_millis(1_500));
     assert!(!ready.exists() && waiting.0.try_wait().unwrap().is_none(), "it waits");
-    let redis = Command::new("redis-server")
-        .args(["--bind", "127.0.0.1", "--save", "", "--port", &port.to_string()])
-        .current_dir(home.path())
-        .stdout(Stdio::null())
-        .spawn();
-    let _redis = Process(redis.unwrap());
+    let _redis = redis_server(port, home.path());
     assert!(eventually(|| ready.exists()), "it begins");
 }
 

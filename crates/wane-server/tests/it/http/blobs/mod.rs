@@ -6,6 +6,7 @@ mod cut_off;
 mod downloads;
 mod refusals;
 mod removal;
+mod shared;
 mod tus;
 mod uploads;
 

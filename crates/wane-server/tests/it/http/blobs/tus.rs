@@ -16,7 +16,7 @@ fn create(server: &Server, headers: &[&str], body: &[u8]) -> Reply {
 
 /// The path of a new upload of this length.
 #[track_caller]
-fn created(server: &Server, length: usize) -> String {
+pub(super) fn created(server: &Server, length: usize) -> String {
     let reply = create(server, &[&format!("upload-length: {length}")], b"");
     assert_eq!(reply.status(), 201, "{}", reply.answer.body);
     reply.header("location").to_owned()
@@ -32,8 +32,15 @@ fn head(server: &Server, path: &str) -> Reply {
 }
 
 #[track_caller]
-fn offset(server: &Server, path: &str) -> usize {
+pub(super) fn offset(server: &Server, path: &str) -> usize {
     head(server, path).header("upload-offset").parse().unwrap()
+}
+
+/// Sends bytes that must be taken.
+#[track_caller]
+pub(super) fn patched(server: &Server, path: &str, at: usize, body: &[u8]) {
+    let reply = patch(server, path, at, &[], body);
+    assert_eq!(reply.status(), 204, "{}", reply.answer.body);
 }
 
 /// Where the BLOB is that the upload becomes.
