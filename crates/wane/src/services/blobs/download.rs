@@ -24,7 +24,7 @@ use super::place::Place;
 use super::record::{Status, Stored};
 use super::removal::{Leftovers, State};
 use super::settling::{self, Settled};
-use super::{AppBlobs, BlobsError, Sha256Sum, Shared, Suuid};
+use super::{AppBlobs, BlobsError, Sha256Sum, Shared, Suuid, unfinished};
 use crate::services::sequencer::WorkspaceId;
 use crate::store::{Fence, Store, Timestamp};
 
@@ -75,13 +75,35 @@ impl<S: Store> AppBlobs<S> {
         workspace: WorkspaceId,
         id: Suuid,
     ) -> Result<Option<Blob<S>>, BlobsError> {
-        let (shared, place) = (&self.shared, self.place(workspace, id));
-        let key = place.state()?;
+        let place = self.place(workspace, id);
+        let Some(info) = self.info(workspace, id).await? else { return Ok(None) };
+        if info.downloads_left.is_none() {
+            let shared = Arc::clone(&self.shared);
+            return Ok(Some(Blob { shared, place, info, claim: None }));
+        }
+        // Where the bytes cannot be had at all, no download is taken for them.
+        let first = 0..chunks::count(info.size).min(1);
+        let first =
+            ChunkReader::new(Arc::clone(&self.shared), place, info.size, first).next().await;
+        if let Err(error) = first {
+            // Whoever took the last download may have removed it meanwhile.
+            let is_there = self.info(workspace, id).await?.is_some();
+            return if is_there { Err(error) } else { Ok(None) };
+        }
+        // Once begun it goes on, and ends as a transfer of which nobody took a byte.
+        let blobs = self.clone();
+        let task = tokio::spawn(async move { blobs.claim(place).await });
+        task.await.unwrap_or_else(|error| Err(unfinished(error)))
+    }
+
+    /// Takes one of a number of downloads.
+    async fn claim(&self, place: Place) -> Result<Option<Blob<S>>, BlobsError> {
+        let (shared, key) = (&self.shared, place.state()?);
         let mut found = shared.store.get(&key).await?;
         for _ in 0..ATTEMPTS {
             let Some(record) = found else { return Ok(None) };
             let stored = Stored::read(&record.value)?;
-            let info = stored.info(id).filter(|info| shared.clock.now() < info.expires_at);
+            let info = stored.info(place.id).filter(|info| shared.clock.now() < info.expires_at);
             let Some(mut info) = info else { return Ok(None) };
             let Some(claimed) = stored.claimed(shared.clock.random_u64()) else {
                 return Ok(Some(Blob { shared: Arc::clone(shared), place, info, claim: None }));
@@ -90,11 +112,20 @@ impl<S: Store> AppBlobs<S> {
             // Entered before the swap: another transfer that ends meanwhile must know of it.
             let claim = Claim::enter(shared, place);
             let write = claimed.write()?;
-            match settling::swap(&shared.store, &key, Some(&record.value), &write).await? {
+            let swapped = settling::swap(&shared.store, &key, Some(&record.value), &write).await;
+            let is_ours = match &swapped {
+                Ok(settled) => matches!(settled, Settled::Done { .. }),
+                // It may have been taken all the same, and then nobody else removes the BLOB.
+                Err(_) => {
+                    let now = shared.store.get(&key).await;
+                    now.is_ok_and(|now| now.is_some_and(|now| now.value == write.value))
+                }
+            };
+            if is_ours && claimed.status == Status::Spent {
+                claim.spend(chunks::count(info.size), claimed.lingers);
+            }
+            match swapped? {
                 Settled::Done { .. } => {
-                    if claimed.status == Status::Spent {
-                        claim.spend(chunks::count(info.size), claimed.lingers);
-                    }
                     let (shared, claim) = (Arc::clone(shared), Some(claim));
                     return Ok(Some(Blob { shared, place, info, claim }));
                 }

@@ -57,7 +57,7 @@ pub use chunks::CHUNK;
 pub use download::{Blob, BlobInfo, Reading};
 pub use limits::{BlobLimits, BlobTtl, MAX_CONTENT_TYPE, MAX_NAME, MAX_NOTE, NewBlob};
 pub use quota::Usage;
-pub use resumable::{Append, Created, Keeping, UploadProgress};
+pub use resumable::{Append, Created, Keeping, Untold, UploadProgress};
 pub use suuid::{DeleteSecret, Sha256Sum, Suuid};
 pub use upload::{Upload, Uploaded};
 
@@ -65,6 +65,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::task::JoinError;
 
 use self::chunks::Writes;
 use self::download::Transfers;
@@ -276,9 +277,7 @@ impl<S: Store> AppBlobs<S> {
             drop(underway);
             removed
         });
-        task.await.unwrap_or_else(|error| {
-            Err(StoreError::Unknown { backend: "blobs", source: error.into() }.into())
-        })
+        task.await.unwrap_or_else(|error| Err(unfinished(error)))
     }
 
     /// Removes the state in one step, then the rest.
@@ -297,7 +296,7 @@ impl<S: Store> AppBlobs<S> {
             };
             match removed {
                 Settled::Done { .. } => {
-                    self.remove_rest(place, resumable::chunks_of(&stored)).await;
+                    self.remove_rest(place, chunks::count(stored.size)).await;
                     return Ok(true);
                 }
                 Settled::Refused(None) => return Ok(false),
@@ -322,6 +321,11 @@ impl<S: Store> AppBlobs<S> {
         // An error is a runtime that shut down: the rest goes by its expiry.
         drop(self.shared.remove(leftovers, &Handle::current()).await);
     }
+}
+
+/// What is told of a task that did not end: its runtime did.
+fn unfinished(error: JoinError) -> BlobsError {
+    StoreError::Unknown { backend: "blobs", source: error.into() }.into()
 }
 
 /// What a removal is for.

@@ -19,11 +19,12 @@ use tokio::runtime::Handle;
 
 use super::chunks::{self, CHUNK, ChunkReader, ChunkWriter, Writes};
 use super::place::Place;
+use super::quota::Reservation;
 use super::record::{Progress, Status, Stored};
-use super::removal::{Leftovers, State};
+use super::removal::{Leftovers, State, Underway};
 use super::settling::{self, Settled};
 use super::upload::index_write;
-use super::{AppBlobs, BlobsError, DeleteSecret, Meant, NewBlob, Sha256Sum, Suuid};
+use super::{AppBlobs, BlobsError, DeleteSecret, Meant, NewBlob, Sha256Sum, Suuid, unfinished};
 use crate::services::sequencer::WorkspaceId;
 use crate::store::{Fence, Store, Timestamp, Value};
 
@@ -67,26 +68,55 @@ pub enum Keeping {
 
 impl<S: Store> AppBlobs<S> {
     /// Creates an upload of `blob.length` bytes that can be resumed. It has its place in the
-    /// application's quota from the start.
+    /// application's quota from the start. Where nobody waits for the end of this call any more,
+    /// the upload is removed.
     pub async fn create(
         &self,
         workspace: WorkspaceId,
         blob: NewBlob,
     ) -> Result<Created, BlobsError> {
+        let (created, untold) = self.create_untold(workspace, blob).await?;
+        untold.told();
+        Ok(created)
+    }
+
+    /// The same for whoever has still to tell its user of the upload.
+    pub async fn create_untold(
+        &self,
+        workspace: WorkspaceId,
+        blob: NewBlob,
+    ) -> Result<(Created, Untold<S>), BlobsError> {
         self.limits.check(&blob)?;
         let Some(length) = blob.length else {
             let reason = "say how many bytes will come".into();
             return Err(BlobsError::Invalid { field: "length", reason });
         };
         let reservation = self.reserve(length).await?;
-        let (clock, store) = (&*self.shared.clock, &self.shared.store);
+        let (blobs, underway) = (self.clone(), Underway::begin(&self.shared));
+        // Once begun it goes on; then what it has made is known, and goes where nobody wants it.
+        let task = tokio::spawn(async move {
+            let created = blobs.create_reserved(workspace, &blob, length, reservation).await?;
+            let untold = Untold { place: blobs.place(workspace, created.id), blobs: Some(blobs) };
+            drop(underway);
+            Ok((created, untold))
+        });
+        task.await.unwrap_or_else(|error| Err(unfinished(error)))
+    }
+
+    async fn create_reserved(
+        &self,
+        workspace: WorkspaceId,
+        blob: &NewBlob,
+        length: u64,
+        reservation: Reservation,
+    ) -> Result<Created, BlobsError> {
+        let clock = &*self.shared.clock;
         let delete_secret = DeleteSecret::draw(clock);
         let place = self.place(workspace, Suuid::draw(clock));
-        let mut stored = Stored::begun(&blob, &delete_secret, clock.now(), clock.random_u64());
+        let mut stored = Stored::begun(blob, &delete_secret, clock.now(), clock.random_u64());
         stored.upload = Some(Progress { offset: 0, epoch: 0, expected_sha256: blob.sha256 });
         let expires_at = stored.expires_at();
-        settling::put(store, &place.index_row()?, &index_write(length, expires_at)?).await?;
-        let value = match settling::create(store, &place.state()?, &mut stored).await {
+        let value = match self.write_begun(place, &mut stored).await {
             Ok(value) => value,
             Err(error) => {
                 self.bury(place, stored)?;
@@ -98,6 +128,14 @@ impl<S: Store> AppBlobs<S> {
             self.complete(place, &value, stored).await?;
         }
         Ok(Created { id: place.id, delete_secret, expires_at })
+    }
+
+    /// Writes the upload's row of the index, then its state.
+    async fn write_begun(&self, place: Place, stored: &mut Stored) -> Result<Value, BlobsError> {
+        let store = &self.shared.store;
+        let row = index_write(stored.size, stored.expires_at())?;
+        settling::put(store, &place.index_row()?, &row).await?;
+        settling::create(store, &place.state()?, stored).await
     }
 
     /// How far the upload has come; `None` where this workspace has no such upload. One whose bytes
@@ -165,6 +203,7 @@ impl<S: Store> AppBlobs<S> {
             may_be_kept: offset,
             sent: offset,
             keeping,
+            is_removed: false,
             is_taking: false,
         }))
     }
@@ -234,14 +273,38 @@ impl<S: Store> AppBlobs<S> {
     }
 }
 
-/// Chunks that an upload may have: an append that was cut off may have written some beyond the
-/// offset.
-pub(super) fn chunks_of(stored: &Stored) -> u32 {
-    let all = chunks::count(stored.size);
-    stored.progress().map_or(all, |progress| {
-        let ahead = CHECKPOINT * 2;
-        chunks::count(progress.offset).saturating_add(ahead).min(all)
-    })
+/// An upload that nobody was told of. Dropped before it was, it is removed: nobody could go on.
+pub struct Untold<S: Store> {
+    place: Place,
+    /// `None` once it was told.
+    blobs: Option<AppBlobs<S>>,
+}
+
+impl<S: Store> Untold<S> {
+    /// It was told: the upload is its user's.
+    pub fn told(mut self) {
+        self.blobs = None;
+    }
+}
+
+impl<S: Store> Drop for Untold<S> {
+    fn drop(&mut self) {
+        let Some(blobs) = self.blobs.take() else { return };
+        let (place, underway) = (self.place, Underway::begin(&blobs.shared));
+        // Without a runtime there is nothing that could remove it before its expiry.
+        let Ok(runtime) = Handle::try_current() else { return };
+        runtime.spawn(async move {
+            // An error was counted where it came up: the rest goes by its expiry.
+            drop(blobs.remove_found(place, &Meant::BlobOrUpload).await);
+            drop(underway);
+        });
+    }
+}
+
+impl<S: Store> fmt::Debug for Untold<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Untold").field("told", &self.blobs.is_none()).finish_non_exhaustive()
+    }
 }
 
 /// An upload that goes on. Dropped, what was not kept of it is removed.
@@ -260,6 +323,8 @@ pub struct Append<S: Store> {
     /// Bytes that came, with those kept before.
     sent: u64,
     keeping: Keeping,
+    /// Whether the upload was found removed.
+    is_removed: bool,
     /// Set while a piece is taken: found set, the taking of one was cut short.
     is_taking: bool,
 }
@@ -302,7 +367,7 @@ impl<S: Store> Append<S> {
     /// After an error ask [`AppBlobs::resume`] what was kept.
     pub async fn keep(mut self) -> Result<UploadProgress, BlobsError> {
         let writer = self.writer.as_mut().filter(|_| !self.is_taking).ok_or(BlobsError::Ended)?;
-        let place = writer.place;
+        let (place, _underway) = (writer.place, Underway::begin(&writer.shared));
         writer.flush().await?;
         self.keep_to(self.sent).await?;
         self.writer = None;
@@ -329,7 +394,14 @@ impl<S: Store> Append<S> {
         let key = place.state()?;
         let swapped = settling::swap(&shared.store, &key, Some(&self.value), &write).await?;
         match swapped {
-            Settled::Refused(_) => Err(BlobsError::Overtaken),
+            Settled::Refused(current) => {
+                let status = |value: &Value| Stored::read(value).map(|stored| stored.status);
+                self.is_removed = match current {
+                    None => true,
+                    Some(record) => matches!(status(&record.value), Ok(Status::Removed)),
+                };
+                Err(BlobsError::Overtaken)
+            }
             Settled::Done { .. } => {
                 (self.value, self.stored, self.kept) = (write.value, next, offset);
                 Ok(())
@@ -339,11 +411,15 @@ impl<S: Store> Append<S> {
 
     fn abandon(&mut self) {
         let Some(mut writer) = self.writer.take() else { return };
+        // The chunk in which the kept bytes end stays, unless nothing was to stay.
+        let first = match self.is_removed {
+            true => (self.kept / CHUNK as u64) as u32,
+            false => chunks::count(self.may_be_kept),
+        };
         let leftovers = Leftovers {
             place: writer.place,
             state: State::Leave,
-            // The chunk in which the kept bytes end stays.
-            chunks: chunks::count(self.may_be_kept)..writer.reached(),
+            chunks: first..writer.reached(),
             fence: writer.fence,
             writes: writer.give_up(),
             is_whole: false,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use wane::services::blobs::{BlobsError, NewBlob};
+use wane::services::blobs::{BlobsError, Keeping, NewBlob};
 use wane::store::Outcome;
 
 use super::tapped::{Tap, as_far_as_it_goes, until_idle};
@@ -143,4 +143,62 @@ async fn a_commit_that_arrives_again_brings_nothing_back() {
         setup.clock.advance(Duration::from_secs(86_400));
         setup.assert_empty().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_creation_that_is_dropped_in_any_call_leaves_nothing() {
+    let blob = NewBlob { length: Some(CHUNK as u64 * 3), ..NewBlob::default() };
+    let calls = {
+        let setup = setup();
+        setup.blobs.create(WORKSPACE, blob.clone()).await.unwrap();
+        setup.store.calls()
+    };
+    assert!(calls >= 2, "index and state");
+    for after in [false, true] {
+        for from in 0..calls {
+            let setup = setup();
+            setup.store.turn(Tap::Hang { from, after });
+            let create = setup.blobs.create(WORKSPACE, blob.clone());
+            assert!(as_far_as_it_goes(create).await.is_none(), "call {from} hangs");
+            setup.store.turn(Tap::Nothing);
+            until_idle().await;
+            assert_gone(&setup, &format!("cut in call {from}, after: {after}")).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_upload_that_nobody_was_told_of_is_removed() {
+    let setup = setup();
+    let blob = NewBlob { length: Some(CHUNK as u64 * 3), ..NewBlob::default() };
+    let (created, untold) = setup.blobs.create_untold(WORKSPACE, blob).await.unwrap();
+    let append = setup.blobs.append(WORKSPACE, created.id, 0, Keeping::AsItComes).await;
+    let mut append = append.unwrap().unwrap();
+    append.write(&content(CHUNK * 2, 6)).await.unwrap();
+    drop(untold);
+    until_idle().await;
+    assert!(matches!(append.keep().await, Err(BlobsError::Overtaken)));
+    setup.service.settle().await;
+    assert_gone(&setup, "untold").await;
+}
+
+/// The append writes the chunk in which the kept bytes end after the removal has removed it.
+#[tokio::test]
+async fn a_removal_during_an_append_leaves_nothing_of_either() {
+    let setup = setup();
+    let blob = NewBlob { length: Some(CHUNK as u64 * 3), ..NewBlob::default() };
+    let id = setup.blobs.create(WORKSPACE, blob).await.unwrap().id;
+    for (offset, len) in [(0, 50_000), (50_000, 10_000)] {
+        let append = setup.blobs.append(WORKSPACE, id, offset, Keeping::AsItComes).await;
+        let mut append = append.unwrap().unwrap();
+        append.write(&content(len, 7)).await.unwrap();
+        if offset > 0 {
+            assert!(setup.blobs.terminate(WORKSPACE, id).await.unwrap());
+            assert!(matches!(append.keep().await, Err(BlobsError::Overtaken)));
+        } else {
+            append.keep().await.unwrap();
+        }
+    }
+    setup.service.settle().await;
+    assert_gone(&setup, "removed").await;
 }

@@ -172,3 +172,38 @@ async fn an_open_that_is_dropped_takes_one_download_at_most() {
         }
     }
 }
+
+/// The last download is taken and nobody gets it: the BLOB goes all the same, and at once.
+#[tokio::test(start_paused = true)]
+async fn an_open_of_the_last_download_that_is_dropped_leaves_a_whole_blob_or_nothing() {
+    for after in [false, true] {
+        for from in 0..4 {
+            let setup = setup();
+            let id = uploaded(&setup, 1, b"abc").await;
+            setup.store.turn(Tap::Hang { from, after });
+            let open = setup.blobs.open(WORKSPACE, id);
+            assert!(as_far_as_it_goes(open).await.is_none(), "call {from} hangs");
+            setup.store.turn(Tap::Nothing);
+            until_idle().await;
+            match download(&setup.blobs, id).await.unwrap() {
+                Some(bytes) => assert_eq!(bytes, b"abc", "call {from}"),
+                None => setup.assert_empty().await,
+            }
+        }
+    }
+}
+
+/// A store that is away when the first bytes are asked for costs nobody a download.
+#[tokio::test(start_paused = true)]
+async fn bytes_that_cannot_be_had_take_no_download() {
+    let setup = setup();
+    let id = uploaded(&setup, 1, b"abc").await;
+    let place = setup.rows().await.into_iter().find(|row| &*row.record.value == b"abc").unwrap();
+    let chunk = setup.store.inner.get(&place.key).await.unwrap().unwrap();
+    let fence = chunk.fence;
+    let gone = setup.store.inner.compare_and_delete(&place.key, b"abc", fence).await.unwrap();
+    assert!(gone.is_applied());
+    assert!(setup.blobs.open(WORKSPACE, id).await.is_err());
+    let info = setup.blobs.info(WORKSPACE, id).await.unwrap().unwrap();
+    assert_eq!(info.downloads_left, Some(1));
+}
