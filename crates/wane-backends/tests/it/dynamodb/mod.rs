@@ -1,5 +1,6 @@
 //! DynamoDB: the contract, the layout of its items, opening, and answers that go astray.
 
+mod blobs;
 mod front;
 mod layout;
 mod opening;

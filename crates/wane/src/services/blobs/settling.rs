@@ -103,11 +103,14 @@ pub(super) async fn delete<S: Store>(
 }
 
 /// Writes over whatever is there; `false` where a higher fence has refused it.
+///
+/// As a batch of one row: a store that is too busy for a row of a batch waits and sends it again,
+/// where it would only say so of a single write. Chunks are what stores become too busy for.
 pub(super) async fn put<S: Store>(store: &S, key: &Key, write: &Write) -> Result<bool, StoreError> {
     let mut unclear = None;
     for _ in 0..ATTEMPTS {
-        match store.put(key, write.clone()).await {
-            Ok(outcome) => return Ok(outcome.is_applied()),
+        match store.put_batch(vec![(key.clone(), write.clone())]).await {
+            Ok(outcomes) => return Ok(outcomes.iter().all(Outcome::is_applied)),
             Err(error) => again_if_unknown(&mut unclear, error)?,
         }
     }

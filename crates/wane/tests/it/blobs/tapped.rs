@@ -138,7 +138,9 @@ impl<S: Store> Tapped<S> {
     /// What is written where, when this is asked for; `None` where nothing is.
     fn lie(&self, key: &Key, write: Write) -> Option<(Key, Write)> {
         let number = key.clustering().try_into().map(u32::from_be_bytes).ok();
-        let Some(number) = number.filter(|_| is_chunk(key.partition())) else {
+        // What is written over a chunk that goes is empty.
+        let is_written = is_chunk(key.partition()) && !write.value.is_empty();
+        let Some(number) = number.filter(|_| is_written) else {
             return Some((key.clone(), write));
         };
         let with = |bytes: Vec<u8>| {
@@ -163,6 +165,13 @@ impl<S: Store> Tapped<S> {
             | Tap::Down
             | Tap::LateInsert => Some((key.clone(), write)),
         }
+    }
+}
+
+fn expiry(life: Life) -> Option<Timestamp> {
+    match life {
+        Life::Until(instant) => Some(instant),
+        Life::Permanent | Life::For(_) | Life::Keep => None,
     }
 }
 
@@ -223,22 +232,22 @@ impl<S: Store> Store for Tapped<S> {
     }
 
     async fn put(&self, key: &Key, write: Write) -> Result<Outcome, StoreError> {
-        let expires_at = match write.life {
-            Life::Until(instant) => Some(instant),
-            Life::Permanent | Life::For(_) | Life::Keep => None::<Timestamp>,
-        };
-        let lie = self.lie(key, write);
-        self.call(async {
-            match lie {
-                Some((key, write)) => self.inner.put(&key, write).await,
-                None => Ok(Outcome::Applied { expires_at }),
-            }
-        })
-        .await
+        self.call(self.inner.put(key, write)).await
     }
 
     async fn put_batch(&self, writes: Vec<(Key, Write)>) -> Result<Vec<Outcome>, StoreError> {
-        self.call(self.inner.put_batch(writes)).await
+        let lies: Vec<_> =
+            writes.into_iter().map(|(key, write)| (write.life, self.lie(&key, write))).collect();
+        self.call(async {
+            let told = lies.iter().filter_map(|(_, told)| told.clone()).collect();
+            let mut outcomes = self.inner.put_batch(told).await?.into_iter();
+            let outcome = |(life, told): &(Life, Option<_>)| match told {
+                Some(_) => outcomes.next().expect("one for each row"),
+                None => Outcome::Applied { expires_at: expiry(*life) },
+            };
+            Ok(lies.iter().map(outcome).collect())
+        })
+        .await
     }
 
     async fn insert_if_not_exists(&self, key: &Key, write: Write) -> Result<Outcome, StoreError> {
