@@ -2,6 +2,8 @@
 
 mod any;
 mod backup;
+#[cfg(all(feature = "redis", feature = "cassandra", feature = "dynamodb"))]
+mod blobs;
 #[cfg(feature = "cassandra")]
 mod cassandra;
 mod conformance;

@@ -35,7 +35,7 @@ fn manage(arguments: &[&str]) -> String {
 }
 
 /// Three masters, each with a third of the slots.
-async fn cluster() -> Option<(Vec<Server>, RedisSettings)> {
+pub(crate) async fn cluster() -> Option<(Vec<Server>, RedisSettings)> {
     listed_url()?;
     let servers: Vec<_> = (0..3).map(|_| Server::start(&["--cluster-enabled", "yes"])).collect();
     let hosts: Vec<_> =

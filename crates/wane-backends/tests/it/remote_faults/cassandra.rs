@@ -88,12 +88,12 @@ async fn a_store_that_sends_unclear_writes_again_is_caught() {
 }
 
 /// Three nodes of a test's own, ended with it.
-struct Cluster {
+pub(crate) struct Cluster {
     directory: TempDir,
 }
 
 impl Cluster {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let cluster = Self { directory: tempfile::tempdir().expect("a temporary directory") };
         cluster.servers(&["start", "cas3"]);
         cluster
@@ -114,7 +114,7 @@ impl Cluster {
         self.directory.path().join("servers")
     }
 
-    fn settings(&self) -> CassandraSettings {
+    pub(crate) fn settings(&self) -> CassandraSettings {
         let told = self.servers(&["env", "cas3"]);
         let value = |name: &str| {
             let line = told.lines().find_map(|line| line.strip_prefix(&format!("export {name}=")));
@@ -132,7 +132,7 @@ impl Cluster {
     }
 
     /// Sends a signal to a node, counted from 0.
-    fn signal(&self, signal: &str, node: usize) {
+    pub(crate) fn signal(&self, signal: &str, node: usize) {
         let pids = self.servers(&["pids", "cas3"]);
         let pid = pids.split_whitespace().nth(node).expect("three nodes");
         let sent = Command::new("kill").args([signal, pid]).status().expect("kill runs");

@@ -15,7 +15,7 @@ mod load;
 mod unclear;
 
 #[cfg(feature = "cassandra")]
-mod cassandra;
+pub(crate) mod cassandra;
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
 #[cfg(feature = "redis")]
