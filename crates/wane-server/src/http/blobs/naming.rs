@@ -33,6 +33,10 @@ pub(super) fn disposition(name: &str) -> String {
     if name.is_empty() {
         return "attachment".into();
     }
+    // The folder itself or the one above: a client that saves under such a name fails, or worse.
+    if name == "." || name == ".." {
+        return format!("attachment; filename=\"{}\"", "_".repeat(name.len()));
+    }
     let is_plain = |c: char| c == ' ' || (c.is_ascii_graphic() && !"\"\\/%".contains(c));
     let fallback: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
     if fallback == name {
@@ -73,6 +77,13 @@ mod tests {
             "attachment; filename=\"_ _x__.._y_41.txt\"; \
              filename*=UTF-8''%E2%82%AC%20%22x%22%2F..%5Cy%2541.txt"
         );
+    }
+
+    #[test]
+    fn a_name_of_a_folder_is_not_given_to_save_under() {
+        assert_eq!(disposition("."), "attachment; filename=\"_\"");
+        assert_eq!(disposition(".."), "attachment; filename=\"__\"");
+        assert_eq!(disposition("..."), "attachment; filename=\"...\"");
     }
 
     const SEEDS: [&str; 4] = ["a.txt", "\u{e9}t\u{e9} \"x\".pdf", "100%25", "..\\..//x;y'z"];
