@@ -117,6 +117,10 @@ pub(in crate::http) async fn create(
 
 /// What the head of a creation says of the BLOB.
 fn announced(headers: &HeaderMap) -> Result<NewBlob, Problem> {
+    // Else the parts of a concatenation would each become a BLOB, and only their end be refused.
+    if headers.contains_key("Upload-Concat") {
+        return Err(Problem::invalid("Upload-Concat", "send the upload as one, not in parallel"));
+    }
     if headers.contains_key("Upload-Defer-Length") {
         return Err(Problem::invalid("Upload-Defer-Length", "give Upload-Length instead"));
     }
