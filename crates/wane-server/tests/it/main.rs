@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod blob_clients;
 mod cli;
 mod client;
 mod connection;

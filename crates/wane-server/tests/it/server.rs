@@ -55,13 +55,18 @@ impl Server {
 
     /// A server in this directory, once it is ready.
     pub(crate) fn start(data: &Path, flags: &[&str]) -> Self {
+        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), data, flags)
+    }
+
+    /// A server at this address, as one that comes back to its clients.
+    pub(crate) fn start_at(listen: SocketAddr, data: &Path, flags: &[&str]) -> Self {
         std::fs::create_dir_all(data).unwrap();
         let ready = data.join("ready.json");
         drop(std::fs::remove_file(&ready));
         let log = std::fs::File::create(data.join("log.txt")).unwrap();
         let mut process = wane()
             .arg("serve")
-            .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
+            .args(["--listen", &listen.to_string(), "--admin-listen", "127.0.0.1:0"])
             .arg("--data")
             .arg(data)
             .arg("--ready-file")
