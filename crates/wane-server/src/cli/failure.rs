@@ -149,6 +149,10 @@ impl Failure {
             Self::Client(ClientError::Problem { code, status, .. }) => (&**code, Some(*status)),
             Self::Client(ClientError::Unreachable { .. }) => ("unreachable", None),
             Self::Client(ClientError::Protocol { .. }) => ("protocol", None),
+            Self::Client(ClientError::DigestMismatch { .. }) => ("digest_mismatch", None),
+            Self::Client(ClientError::Source { .. } | ClientError::Spent { .. }) => {
+                ("failed", None)
+            }
             Self::Usage { .. } => ("usage", None),
             Self::Store(_) => match self.exit() {
                 Exit::Refused => ("refused", None),
@@ -195,7 +199,11 @@ fn exit_of(error: &ClientError) -> Exit {
             (_, 400) => Exit::Usage,
             _ => Exit::Failed,
         },
-        ClientError::Unreachable { .. } | ClientError::Protocol { .. } => Exit::Failed,
+        ClientError::Unreachable { .. }
+        | ClientError::Protocol { .. }
+        | ClientError::Source { .. }
+        | ClientError::DigestMismatch { .. }
+        | ClientError::Spent { .. } => Exit::Failed,
     }
 }
 
@@ -238,6 +246,14 @@ fn advice_on(error: &ClientError, place: Option<&Place>, surroundings: &Surround
         ClientError::UnknownOutcome { .. } => "read what is there before deciding".into(),
         ClientError::Protocol { .. } => {
             format!("is this the address of a wane server? name it with {flag}")
+        }
+        ClientError::Source { .. } => "nothing was kept; put it again".into(),
+        ClientError::DigestMismatch { .. } => "do not use it; get it again".into(),
+        ClientError::Spent { left: 0, .. } => {
+            "downloads of this BLOB were numbered and it is gone; have it put again".into()
+        }
+        ClientError::Spent { .. } => {
+            "each transfer takes one download, so it is not resumed; get it again".into()
         }
         ClientError::Problem { code, retry_after, .. } => {
             advice_on_problem(code, *retry_after, place.map(|place| &*place.key_origin))

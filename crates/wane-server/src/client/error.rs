@@ -1,9 +1,11 @@
 //! Why a call failed, and why a client cannot be made.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
+use wane::services::blobs::Sha256Sum;
 use wane::services::elections::Standing;
 use wane::store::Timestamp;
 
@@ -51,6 +53,18 @@ pub enum ClientError {
     /// The answer is not one of a `wane` server. Nothing was applied.
     #[error("not an answer of a wane server: {reason}")]
     Protocol { reason: String },
+
+    /// What was to be sent could not be read. Nothing was applied.
+    #[error("cannot read what is to be sent: {source}")]
+    Source { source: io::Error },
+
+    /// Other bytes came than were uploaded. Do not use them.
+    #[error("what came has the SHA-256 {got} and not {expected}: it is not what was uploaded")]
+    DigestMismatch { expected: Sha256Sum, got: Sha256Sum },
+
+    /// A download that cannot go on broke: it is spent, and nothing of it is to be used.
+    #[error("the transfer broke and this BLOB can be downloaded {left} more times: {source}")]
+    Spent { left: u32, source: BoxError },
 }
 
 /// Why there can be no client for an endpoint.

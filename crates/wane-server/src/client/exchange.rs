@@ -7,7 +7,7 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Either, Full};
 use hyper::body::Incoming;
 use hyper::header::{
     ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
@@ -21,6 +21,7 @@ use serde_json::{Map, Value};
 
 use super::app_ttl::StandingForm;
 use super::error::BoxError;
+use super::outgoing::{Outgoing, Source};
 use super::{Client, ClientError, elections};
 
 /// The longest answer about one record or application.
@@ -44,13 +45,15 @@ pub(super) struct Call {
     headers: HeaderMap,
     effect: Effect,
     longest: usize,
+    is_anonymous: bool,
 }
 
 impl Call {
     pub(super) fn new(method: Method, path: impl Into<String>, effect: Effect) -> Self {
         let headers =
             HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
-        Self { method, path: path.into(), body: None, headers, effect, longest: SHORT }
+        let (path, body, longest) = (path.into(), None, SHORT);
+        Self { method, path, body, headers, effect, longest, is_anonymous: false }
     }
 
     pub(super) fn get(path: impl Into<String>, effect: Effect) -> Self {
@@ -74,6 +77,11 @@ impl Call {
 
     pub(super) fn up_to(self, longest: usize) -> Self {
         Self { longest, ..self }
+    }
+
+    /// The same without the credential.
+    pub(super) fn anonymous(self) -> Self {
+        Self { is_anonymous: true, ..self }
     }
 }
 
@@ -158,6 +166,36 @@ impl Client {
         self.within_deadline(work, &connection, effect).await
     }
 
+    /// Sends a request whose body is `source`, for as long as the server takes it.
+    ///
+    /// For writes that apply the whole body or nothing: what fails before the last byte was handed
+    /// over was not applied.
+    pub(super) async fn exchange_streamed(
+        &self,
+        call: Call,
+        source: Source,
+    ) -> Result<Answer, ClientError> {
+        let (effect, longest) = (call.effect, call.longest);
+        let (body, pace) = source.into_body();
+        let (request, _connection) = self.request_with(call, body)?;
+        let work = async {
+            let response = self.send(request, effect).await?;
+            self.collect(response, effect, longest).await
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = work => answer,
+            stalled = pace.stalled(&*self.shared.clock) => Err(self.lost(effect, stalled)),
+        };
+        answer.map_err(|error| match (error, pace.failure()) {
+            (_, Some(source)) => ClientError::Source { source },
+            (ClientError::UnknownOutcome { source }, None) if !pace.is_handed_over() => {
+                self.unreachable(source)
+            }
+            (error, None) => error,
+        })
+    }
+
     /// Sends a request whose answer is a stream, and reads the head of the answer.
     pub(super) async fn open(&self, call: Call) -> Result<Response<Incoming>, ClientError> {
         let (effect, longest) = (call.effect, call.longest);
@@ -182,16 +220,27 @@ impl Client {
 
     fn request(
         &self,
+        mut call: Call,
+    ) -> Result<(Request<Outgoing>, CaptureConnection), ClientError> {
+        let body = Full::from(call.body.take().unwrap_or_default());
+        self.request_with(call, Either::Left(body))
+    }
+
+    fn request_with(
+        &self,
         call: Call,
-    ) -> Result<(Request<Full<Bytes>>, CaptureConnection), ClientError> {
+        body: Outgoing,
+    ) -> Result<(Request<Outgoing>, CaptureConnection), ClientError> {
         let uri = format!("{}{}", self.shared.base, call.path);
-        let mut request = Request::new(Full::from(call.body.unwrap_or_default()));
+        let mut request = Request::new(body);
         *request.method_mut() = call.method;
         *request.uri_mut() = uri.parse().map_err(|_| ClientError::Protocol {
             reason: "the request is too long for a URL".into(),
         })?;
         *request.headers_mut() = call.headers;
-        if let Some(authorization) = &self.shared.authorization {
+        if let Some(authorization) =
+            self.shared.authorization.as_ref().filter(|_| !call.is_anonymous)
+        {
             request.headers_mut().insert(AUTHORIZATION, authorization.clone());
         }
         let connection = capture_connection(&mut request);
@@ -200,7 +249,7 @@ impl Client {
 
     async fn send(
         &self,
-        request: Request<Full<Bytes>>,
+        request: Request<Outgoing>,
         effect: Effect,
     ) -> Result<Response<Incoming>, ClientError> {
         let response = self.shared.http.request(request).await;
@@ -271,7 +320,8 @@ impl Client {
         body: &[u8],
         effect: Effect,
     ) -> ClientError {
-        if let Ok(mut problem) = serde_json::from_slice::<ProblemForm>(body) {
+        let problem = serde_json::from_slice::<ProblemForm>(body).ok();
+        if let Some(mut problem) = problem.or_else(|| wordless(status, headers, body)) {
             problem.detail = self.masked(&problem.detail);
             return problem.meaning(status.as_u16(), retry_after(headers));
         }
@@ -288,6 +338,27 @@ impl Client {
     fn masked(&self, text: &str) -> String {
         self.shared.key.as_ref().map_or_else(|| text.to_owned(), |key| key.masked(text))
     }
+}
+
+/// The problem of an answer to HEAD, of which only the head comes.
+fn wordless(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Option<ProblemForm> {
+    let is_problem = headers.get(CONTENT_TYPE).is_some_and(|it| it == "application/problem+json");
+    if !is_problem || !body.is_empty() {
+        return None;
+    }
+    let code = match status.as_u16() {
+        400 => "invalid_request",
+        401 => "unauthorized",
+        403 => "forbidden",
+        404 => "absent",
+        410 => "gone",
+        429 => "limited",
+        503 => "unavailable",
+        504 => "unknown_outcome",
+        _ => return None,
+    };
+    let detail = status.canonical_reason().unwrap_or_default().to_owned();
+    Some(ProblemForm { code: code.into(), detail, current: None, election: None })
 }
 
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {

@@ -2,13 +2,14 @@
 //!
 //! Every call is one exchange within a deadline, with an answer of bounded size, over kept-alive
 //! HTTP/1.1 connections. Nothing is sent twice and no redirect is followed: a credential goes to
-//! the server that it was given for and to no other.
+//! the server that it was given for and to no other. Transfers of BLOBs, see [`Blobs`], take as long
+//! as bytes move, and go on where a connection was lost.
 //!
 //! What went wrong is said by what can be done about it, see [`ClientError`]. The line between
 //! "cannot be reached" and "unknown outcome" is whether the request was handed to a connection.
 //!
 //! ```text
-//! app_ttl, batch, watch, elections, sequences, admin -> exchange (deadline, bounds, what an answer means) -> wire (TCP, TLS)
+//! app_ttl, batch, watch, elections, sequences, blobs, admin -> exchange (deadline, bounds, what an answer means) -> wire (TCP, TLS)
 //! ```
 //!
 //! Not here: where the address and the key come from. That is `cli::connection`.
@@ -16,9 +17,11 @@
 mod admin;
 mod app_ttl;
 mod batch;
+mod blobs;
 mod elections;
 mod error;
 mod exchange;
+mod outgoing;
 mod secret;
 mod sequences;
 mod server_sent;
@@ -32,8 +35,10 @@ pub(crate) mod tests;
 pub use admin::{Admin, AppSummary, AppsPage, Backup, CreatedApp, KeySummary};
 pub use app_ttl::{AppTtl, Entry, Item, ScanPage, ScanRange};
 pub use batch::{BatchAnswer, BatchOperation};
+pub use blobs::{BlobDetails, Blobs, Download, Received, ResumableUpload, UploadedBlob};
 pub use elections::{ElectionWatch, Elections, Seat};
 pub use error::{ClientError, Current, EndpointError};
+pub use outgoing::Source;
 pub use secret::Secret;
 pub use sequences::Sequences;
 pub use watch::{ChangeKind, Event, Notice, Watch};
@@ -43,16 +48,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::Full;
 use hyper::Uri;
 use hyper::header::HeaderValue;
 use hyper_util::client::legacy;
 use hyper_util::rt::TokioExecutor;
 use wane::clock::SharedClock;
 use wane::services::apps::AppName;
+use wane::services::sequencer::WorkspaceId;
 
 use exchange::{Call, Effect};
+use outgoing::Outgoing;
 use wire::Connector;
 
 /// How long a call may take, unless told otherwise.
@@ -89,7 +94,7 @@ pub struct Client {
 }
 
 struct Shared {
-    http: legacy::Client<Connector, Full<Bytes>>,
+    http: legacy::Client<Connector, Outgoing>,
     base: String,
     key: Option<Secret>,
     authorization: Option<HeaderValue>,
@@ -104,7 +109,7 @@ impl Client {
         let connector = Connector::new(tls, Arc::clone(&clock));
         let http = legacy::Client::builder(TokioExecutor::new())
             .pool_idle_timeout(IDLE)
-            .build::<_, Full<Bytes>>(connector);
+            .build::<_, Outgoing>(connector);
         let authorization = endpoint.key.as_ref().map(bearer).transpose()?;
         let key = endpoint.key.clone();
         let shared = Shared { http, base, key, authorization, clock };
@@ -135,6 +140,11 @@ impl Client {
     /// The sequences of an application.
     pub fn sequences(&self, app: &AppName) -> Sequences {
         Sequences::new(self.clone(), app)
+    }
+
+    /// The BLOBs of a workspace of an application.
+    pub fn blobs(&self, app: &AppName, workspace: WorkspaceId) -> Blobs {
+        Blobs::new(self.clone(), app, workspace)
     }
 
     /// The operator's calls; they are answered on the admin listener.

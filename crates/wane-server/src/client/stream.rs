@@ -130,7 +130,7 @@ impl Stream {
 }
 
 /// Whether the server may answer otherwise in a moment.
-fn may_pass(error: &ClientError) -> bool {
+pub(super) fn may_pass(error: &ClientError) -> bool {
     match error {
         ClientError::Unreachable { .. } => true,
         ClientError::Problem { status, .. } => matches!(status, 429 | 503),
@@ -138,6 +138,9 @@ fn may_pass(error: &ClientError) -> bool {
         | ClientError::Contested { .. }
         | ClientError::Absent
         | ClientError::UnknownOutcome { .. }
-        | ClientError::Protocol { .. } => false,
+        | ClientError::Protocol { .. }
+        | ClientError::Source { .. }
+        | ClientError::DigestMismatch { .. }
+        | ClientError::Spent { .. } => false,
     }
 }

@@ -130,7 +130,10 @@ fn may_pass(error: &ClientError) -> bool {
         ClientError::Refused { .. }
         | ClientError::Contested { .. }
         | ClientError::Absent
-        | ClientError::Protocol { .. } => false,
+        | ClientError::Protocol { .. }
+        | ClientError::Source { .. }
+        | ClientError::DigestMismatch { .. }
+        | ClientError::Spent { .. } => false,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The client against servers that play what a test tells them, faults included.
 
 mod answers;
+mod blobs;
 mod faults;
 mod forms;
 mod hostile_streams;

@@ -82,6 +82,11 @@ impl Player {
         self.heard.lock().last().cloned().unwrap()
     }
 
+    /// Every request, in order.
+    pub(crate) fn all_heard(&self) -> Vec<Heard> {
+        self.heard.lock().clone()
+    }
+
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
@@ -94,7 +99,7 @@ impl Player {
 async fn play(State(player): State<Player>, request: Request) -> Response<Body> {
     let (head, body) = request.into_parts();
     let line = format!("{} {}", head.method, head.uri);
-    let body = to_bytes(body, 1 << 20).await.unwrap();
+    let body = to_bytes(body, 8 << 20).await.unwrap();
     player.heard.lock().push(Heard { line, headers: head.headers, body });
     player.answers.lock().pop_front().expect("an answer was prepared")
 }
@@ -201,5 +206,8 @@ pub(crate) fn case(error: &ClientError) -> &'static str {
         ClientError::Unreachable { .. } => "unreachable",
         ClientError::UnknownOutcome { .. } => "unknown",
         ClientError::Protocol { .. } => "protocol",
+        ClientError::Source { .. } => "source",
+        ClientError::DigestMismatch { .. } => "digest",
+        ClientError::Spent { .. } => "spent",
     }
 }
