@@ -74,7 +74,8 @@ pub(super) enum Listener {
 pub(super) struct Place {
     pub(super) client: Client,
     pub(super) listener: Listener,
-    pub(super) key: Secret,
+    /// `None` where none is needed.
+    pub(super) key: Option<Secret>,
     /// Where the key came from.
     pub(super) key_origin: String,
 }
@@ -103,17 +104,26 @@ impl ConnectionFlags {
             None => self.key_of_file("demo.key", surroundings)?,
         };
         let url = given(self.url.clone(), "WANE_URL", surroundings)?;
-        self.place(Listener::Public, url.unwrap_or_else(|| URL.into()), (key, origin), surroundings)
+        let url = url.unwrap_or_else(|| URL.into());
+        self.place(Listener::Public, url, (Some(key), origin), surroundings)
+    }
+
+    /// The server for commands that need no key.
+    pub(super) fn keyless_place(&self, surroundings: &Surroundings) -> Result<Place, Failure> {
+        let url = given(self.url.clone(), "WANE_URL", surroundings)?;
+        let url = url.unwrap_or_else(|| URL.into());
+        self.place(Listener::Public, url, (None, "nowhere".into()), surroundings)
     }
 
     /// The server for commands of operators.
     pub(super) fn admin_place(&self, surroundings: &Surroundings) -> Result<Place, Failure> {
-        let key = match self.given_key(surroundings)? {
+        let (key, origin) = match self.given_key(surroundings)? {
             Some(given) => given,
             None => self.key_of_file("admin.key", surroundings)?,
         };
         let url = given(self.admin_url.clone(), "WANE_ADMIN_URL", surroundings)?;
-        self.place(Listener::Admin, url.unwrap_or_else(|| ADMIN_URL.into()), key, surroundings)
+        let url = url.unwrap_or_else(|| ADMIN_URL.into());
+        self.place(Listener::Admin, url, (Some(key), origin), surroundings)
     }
 
     /// The directory of a server that was started here.
@@ -126,12 +136,12 @@ impl ConnectionFlags {
         &self,
         listener: Listener,
         url: String,
-        (key, key_origin): (Secret, String),
+        (key, key_origin): (Option<Secret>, String),
         surroundings: &Surroundings,
     ) -> Result<Place, Failure> {
         let ca = self.ca.clone().or_else(|| surroundings.variable("WANE_CA").map(PathBuf::from));
         let trust = ca.map_or(Trust::PublicRoots, Trust::CaFile);
-        let endpoint = Endpoint { url, key: Some(key.clone()), trust };
+        let endpoint = Endpoint { url, key: key.clone(), trust };
         let client = Client::new(&endpoint, Arc::clone(&surroundings.clock))?;
         Ok(Place { client, listener, key, key_origin })
     }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::Surroundings;
 use super::backup::BackupCommandError;
+use super::blobs::BlobCommandError;
 use super::connection::{Listener, Place};
 use super::output::{
     OutputFlags, error_word, left, put_expiry, put_value, shown_text, shown_value,
@@ -60,6 +61,8 @@ pub(super) enum Failure {
     Failed { what: String, advice: String },
     /// A store or a backup here, not at a server.
     Store(BackupCommandError),
+    /// A file here, on its way to or from a server.
+    Blob(BlobCommandError),
     /// The answer cannot be written.
     Output(io::Error),
 }
@@ -67,6 +70,12 @@ pub(super) enum Failure {
 impl From<BackupCommandError> for Failure {
     fn from(error: BackupCommandError) -> Self {
         Self::Store(error)
+    }
+}
+
+impl From<BlobCommandError> for Failure {
+    fn from(error: BlobCommandError) -> Self {
+        Self::Blob(error)
     }
 }
 
@@ -113,6 +122,7 @@ impl Failure {
                 4 => Exit::Absent,
                 _ => Exit::Failed,
             },
+            Self::Blob(error) => error.exit(),
             // Whoever read the answer has read enough.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
             Self::Failed { .. } | Self::Output(_) => Exit::Failed,
@@ -125,6 +135,7 @@ impl Failure {
             Self::Client(error) => error.to_string(),
             Self::Usage { what, .. } | Self::Failed { what, .. } => what.clone(),
             Self::Store(error) => error.to_string(),
+            Self::Blob(error) => error.to_string(),
             Self::Output(error) => format!("cannot write the answer: {error}"),
         }
     }
@@ -134,6 +145,7 @@ impl Failure {
             Self::Client(error) => advice_on(error, place, surroundings),
             Self::Usage { advice, .. } | Self::Failed { advice, .. } => advice.clone(),
             Self::Store(_) => "nothing was changed".into(),
+            Self::Blob(error) => error.advice().into(),
             Self::Output(_) => "make room, or send the answer elsewhere".into(),
         }
     }
@@ -154,12 +166,11 @@ impl Failure {
                 ("failed", None)
             }
             Self::Usage { .. } => ("usage", None),
-            Self::Store(_) => match self.exit() {
+            Self::Store(_) | Self::Blob(_) => match self.exit() {
                 Exit::Refused => ("refused", None),
                 Exit::Absent => ("absent", None),
-                Exit::Done | Exit::Failed | Exit::Usage | Exit::Unknown | Exit::Of(_) => {
-                    ("failed", None)
-                }
+                Exit::Unknown => ("unknown_outcome", None),
+                Exit::Done | Exit::Failed | Exit::Usage | Exit::Of(_) => ("failed", None),
             },
             Self::Failed { .. } | Self::Output(_) => ("failed", None),
         };
@@ -189,14 +200,15 @@ impl Failure {
     }
 }
 
-fn exit_of(error: &ClientError) -> Exit {
+pub(super) fn exit_of(error: &ClientError) -> Exit {
     match error {
         ClientError::Refused { .. } | ClientError::Contested { .. } => Exit::Refused,
         ClientError::Absent => Exit::Absent,
         ClientError::UnknownOutcome { .. } => Exit::Unknown,
         ClientError::Problem { code, status, .. } => match (&**code, *status) {
             ("stale_token", _) => Exit::Refused,
-            (_, 400) => Exit::Usage,
+            (_, 400 | 415) => Exit::Usage,
+            ("gone", _) => Exit::Absent,
             _ => Exit::Failed,
         },
         ClientError::Unreachable { .. }
@@ -234,7 +246,7 @@ fn advice_on(error: &ClientError, place: Option<&Place>, surroundings: &Surround
         }
         ClientError::Refused { .. } => "look at `wane app list` and decide anew".into(),
         ClientError::Absent => {
-            "it may have expired; check the name, and for entries --app and the key".into()
+            "it may have expired; check the name, --app, --workspace for BLOBs, and the key".into()
         }
         ClientError::Unreachable { url, .. } if url.starts_with("https") => format!(
             "is the server running, and is its certificate of an authority in --ca or a public \
@@ -272,6 +284,10 @@ fn advice_on_problem(code: &str, retry_after: Option<Duration>, origin: Option<&
         "forbidden" => format!("the key came from {origin}; give one with the scope for this"),
         "limited" => format!("try again {moment}, or have an operator raise the limits"),
         "unavailable" => format!("nothing was applied; try again {moment}"),
+        "gone" => {
+            "its life was over before the transfer was; put it again, with a longer one".into()
+        }
+        "too_large" => "send less, or have an operator raise the limits".into(),
         "stale_token" => "somebody else leads by now; campaign again".into(),
         _ => "correct it and try again; `wane help` shows the forms".into(),
     }
@@ -288,10 +304,8 @@ pub(super) fn print(
     if exit == Exit::Done {
         return exit;
     }
-    let masked = |text: &str| match place {
-        Some(place) => place.key.masked(text),
-        None => text.to_owned(),
-    };
+    let key = place.and_then(|place| place.key.as_ref());
+    let masked = |text: &str| key.map_or_else(|| text.to_owned(), |key| key.masked(text));
     let is_colored = flags.color.is_on(surroundings.err_is_terminal, surroundings);
     let what = shown_text(&masked(&failure.what()));
     let advice = shown_text(&masked(&failure.advice(place, surroundings)));

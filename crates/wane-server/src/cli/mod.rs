@@ -1,7 +1,7 @@
 //! The command line: what is typed, where it goes, and the exit code that comes back.
 //!
 //! ```text
-//! arguments -> connection (which server, which key) -> ttl, election, sequence, app -> output
+//! arguments -> connection (which server, which key) -> ttl, election, sequence, blob, app -> output
 //!                                                     what failed -> failure (two lines, exit code)
 //! ```
 //!
@@ -10,12 +10,14 @@
 
 mod app;
 pub mod backup;
+mod blobs;
 mod completions;
 mod connection;
 mod elections;
 mod failure;
 mod lifetime;
 mod output;
+mod progress;
 mod sequences;
 mod serve;
 mod store;
@@ -91,6 +93,8 @@ enum RemoteCommand {
     Election(elections::ElectionArguments),
     /// Take numbers that nobody else has
     Sequence(sequences::SequenceArguments),
+    /// Upload and download files that disappear on time
+    Blob(blobs::BlobArguments),
     /// Make apps, their keys and their limits (for operators)
     App(app::AppArguments),
 }
@@ -103,7 +107,7 @@ pub struct Surroundings {
     /// The environment.
     pub env: Variables,
     /// Standard input.
-    pub input: Box<dyn Read>,
+    pub input: Box<dyn Read + Send>,
     /// Standard output.
     pub out: Box<dyn Write>,
     /// Standard error.
@@ -212,6 +216,13 @@ async fn ask(
         RemoteCommand::Sequence(command) => {
             connection.with_data(&command.data).app_place(&command.app, surroundings)
         }
+        RemoteCommand::Blob(command) => {
+            let connection = connection.with_data(&command.data);
+            match command.has_secret() {
+                true => connection.keyless_place(surroundings),
+                false => connection.app_place(&command.app, surroundings),
+            }
+        }
         RemoteCommand::App(command) => {
             connection.with_data(&command.data).admin_place(surroundings)
         }
@@ -229,6 +240,9 @@ async fn ask(
         }
         RemoteCommand::Sequence(command) => {
             sequences::run(command, &place, flags, surroundings).await.map(|()| Exit::Done)
+        }
+        RemoteCommand::Blob(command) => {
+            blobs::run(command, &place, flags, surroundings).await.map(|()| Exit::Done)
         }
         RemoteCommand::App(command) => {
             app::run(command.command, &place, flags, surroundings).await.map(|()| Exit::Done)

@@ -3,7 +3,7 @@
 //! What others wrote (keys, values, words of a server) is shown with its control characters
 //! escaped: nobody's value moves the cursor of a terminal. Only `ttl get` writes a value as it is.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::time::Duration;
 
@@ -107,9 +107,34 @@ impl<'a> Output<'a> {
         writeln!(self.surroundings.err, "{note}")
     }
 
+    /// Prints bytes exactly as they are.
+    pub(super) fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.surroundings.out.write_all(bytes)
+    }
+
     /// Standard input.
     pub(super) fn input(&mut self) -> &mut dyn io::Read {
         &mut *self.surroundings.input
+    }
+
+    /// Standard input, to be read elsewhere. There is nothing in it afterwards.
+    pub(super) fn take_input(&mut self) -> Box<dyn io::Read + Send> {
+        std::mem::replace(&mut self.surroundings.input, Box::new(io::empty()))
+    }
+
+    /// Whether a person reads the answers.
+    pub(super) fn is_terminal(&self) -> bool {
+        self.surroundings.out_is_terminal
+    }
+
+    /// A variable of the environment that is set to something.
+    pub(super) fn variable(&self, name: &str) -> Option<OsString> {
+        self.surroundings.variable(name)
+    }
+
+    /// Now, by our own clock.
+    pub(super) fn now(&self) -> Timestamp {
+        self.surroundings.clock.now()
     }
 
     /// What is left until `expires_at`, by our own clock.

@@ -4,6 +4,7 @@
 
 mod blob_clients;
 mod cli;
+mod cli_blobs;
 mod client;
 mod connection;
 mod disk_full;

@@ -13,8 +13,7 @@
 //! Not here: the bytes, which are `wane::services::backup`'s, and the connection to a server.
 
 mod draft_store;
-mod part_file;
-mod progress;
+pub(super) mod part_file;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -40,7 +39,7 @@ use wane_backends::file::FileStore;
 
 use self::draft_store::DraftStore;
 use self::part_file::PartFile;
-use self::progress::Meter;
+use super::progress::Meter;
 
 /// The name that stands for the standard input.
 const STDIN: &str = "-";
@@ -205,7 +204,7 @@ async fn save(
     chunks: &mut impl Chunks,
     clock: &dyn Clock,
 ) -> Result<BackupReport, BackupCommandError> {
-    let meter = Meter::new("backup", None);
+    let meter = Meter::of_records("backup", None);
     let mut verifier = Verifier::new(clock.now());
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.map_err(BackupCommandError::backup(part.target()))?;
@@ -226,7 +225,7 @@ pub async fn run_restore(
 ) -> Result<RestoreReport, BackupCommandError> {
     let failed = BackupCommandError::backup(&args.file);
     if args.file == Path::new(STDIN) {
-        let meter = Meter::new("restore", None);
+        let meter = Meter::of_records("restore", None);
         let mut chunks = ReadChunks::new(std::io::stdin());
         return fill(&args.data, clock, async |store| {
             let listen = |progress| meter.show(progress);
@@ -267,13 +266,13 @@ pub async fn run_verify(
         let failed = BackupCommandError::backup(directory);
         let store = FileStore::open(directory, Arc::clone(clock))?;
         let mut backup = Backup::begin(store, &**clock, "file").await.map_err(&failed)?;
-        let meter = Meter::new("verify", None);
+        let meter = Meter::of_records("verify", None);
         let summary = verify(&mut backup, now, |progress| meter.show(progress)).await;
         return Ok(VerifyReport::new(directory, summary.map_err(&failed)?));
     }
     let path = args.file.as_deref().unwrap_or(Path::new(STDIN));
     let summary = if path == Path::new(STDIN) {
-        let meter = Meter::new("verify", None);
+        let meter = Meter::of_records("verify", None);
         let listen = |progress| meter.show(progress);
         verify(&mut ReadChunks::new(std::io::stdin()), now, listen).await
     } else {
@@ -288,7 +287,7 @@ pub async fn run_verify(
 fn open_backup(path: &Path, what: &'static str) -> Result<(File, Meter), BackupCommandError> {
     let file = File::open(path).map_err(BackupCommandError::io(path))?;
     let length = file.metadata().map_err(BackupCommandError::io(path))?.len();
-    Ok((file, Meter::new(what, Some(length))))
+    Ok((file, Meter::of_records(what, Some(length))))
 }
 
 /// The bytes that a server sends.

@@ -80,7 +80,8 @@ impl Drop for PartFile {
     }
 }
 
-fn take_free_name(path: &Path, target: &Path) -> io::Result<()> {
+/// Gives a file a name that no other file has.
+pub(in crate::cli) fn take_free_name(path: &Path, target: &Path) -> io::Result<()> {
     match fs::hard_link(path, target) {
         // A file system without links, as on a memory stick.
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists && !target.exists() => {
@@ -99,7 +100,8 @@ fn owners_only() -> OpenOptions {
     options
 }
 
-fn sync_parent(path: &Path) -> io::Result<()> {
+/// Makes the names in the directory of `path` durable.
+pub(in crate::cli) fn sync_parent(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
         Some(_) | None => File::open(".")?.sync_all(),

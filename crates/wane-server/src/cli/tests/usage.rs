@@ -42,6 +42,14 @@ fn documented_forms_are_legal() {
         "app key revoke acme/two 1-ab",
         "app limits acme/two",
         "app limits acme/two --max-keys 5 --max-bytes default --requests-per-second 9",
+        "blob put f --workspace 7",
+        "blob put - --name n --content-type text/plain --ttl 6h --downloads 1",
+        "blob put f --ttl 900 --restart --app acme/two",
+        "blob get AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8 --workspace 7 -o f --force",
+        "blob get -o - -- -AECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8",
+        "blob info --workspace 7 -AECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8",
+        "blob delete AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8 --secret \
+         -AECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8",
         "completions bash",
         "serve",
     ] {
@@ -73,6 +81,15 @@ fn wrong_usage_ends_with_two_and_says_so_on_standard_error() {
         "app key add a/b --scopes everything",
         "app limits a/b --max-keys -1",
         "app limits a/b --in-flight 4294967296",
+        "blob put",
+        "blob put f --workspace -1",
+        "blob put f --workspace 18446744073709551616",
+        "blob put f --ttl 500ms",
+        "blob put f --downloads 0",
+        "blob get",
+        "blob get AAEC",
+        "blob info AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh9",
+        "blob delete AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8 --secret x",
         "completions cmd",
         "ttl get k --url localhost:8628 --key i.s",
         "ttl get k --key \u{1}\u{7}",
@@ -105,7 +122,7 @@ fn the_page_about_the_command_line_has_every_command_and_exit_code() {
     }
     let top = Arguments::command();
     let group = |name: &str| top.find_subcommand(name).unwrap().clone();
-    for name in ["ttl", "app"] {
+    for name in ["ttl", "election", "sequence", "blob", "app"] {
         for command in group(name).get_subcommands() {
             let words = format!("wane {name} {}", command.get_name());
             assert!(page.contains(&words), "{words}");
@@ -142,6 +159,9 @@ fn every_failure_has_its_exit_code() {
         (problem("key_too_long", 400), Exit::Usage),
         (problem("unauthorized", 401), Exit::Failed),
         (problem("limited", 429), Exit::Failed),
+        (problem("too_large", 413), Exit::Failed),
+        (problem("unsupported_media_type", 415), Exit::Usage),
+        (problem("gone", 410), Exit::Absent),
         (problem("unavailable", 503), Exit::Failed),
         (ClientError::Unreachable { url: String::new(), source: "".into() }, Exit::Failed),
         (ClientError::Protocol { reason: String::new() }, Exit::Failed),
