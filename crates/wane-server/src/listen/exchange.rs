@@ -13,7 +13,8 @@ use std::task::{Context, Poll};
 use axum::Router;
 use axum::body::Body as AxumBody;
 use axum::extract::ConnectInfo;
-use axum::http::{Request, Response, Version};
+use axum::http::header::CONTENT_LENGTH;
+use axum::http::{Request, Response, StatusCode, Version};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::service::{Service, service_fn};
@@ -45,7 +46,11 @@ pub(super) fn exchanges(
         let mut router = router.clone();
         let request = attributed(request, &client, &patience);
         async move {
-            let response = tower::Service::call(&mut router, request).await?;
+            let mut response = tower::Service::call(&mut router, request).await?;
+            // The router counts their bytes too, and HTTP/2 would send the count.
+            if matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+                response.headers_mut().remove(CONTENT_LENGTH);
+            }
             turn.theirs();
             Ok(response.map(|body| Answer { body, turn }))
         }
@@ -57,8 +62,9 @@ fn attributed(
     client: &Client,
     patience: &Arc<Patience>,
 ) -> Request<AxumBody> {
+    let is_http2 = request.version() == Version::HTTP_2;
     let mut request =
-        request.map(|body| AxumBody::new(RequestBody::new(body, Arc::clone(patience))));
+        request.map(|body| AxumBody::new(RequestBody::new(body, is_http2, Arc::clone(patience))));
     request.extensions_mut().insert(ConnectInfo(client.address));
     if let Some(certificate) = &client.certificate {
         request.extensions_mut().insert(certificate.clone());

@@ -23,8 +23,14 @@ use super::patience::Patience;
 #[error("the request body did not arrive in time")]
 pub struct BodyStalled;
 
+/// The peer took the rest of its request body back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the request body was reset")]
+struct BodyReset;
+
 pub(super) struct RequestBody {
     inner: Incoming,
+    is_http2: bool,
     patience: Arc<Patience>,
     /// How much longer it may make us wait.
     allowance: Duration,
@@ -35,9 +41,17 @@ pub(super) struct RequestBody {
 }
 
 impl RequestBody {
-    pub(super) fn new(inner: Incoming, patience: Arc<Patience>) -> Self {
+    pub(super) fn new(inner: Incoming, is_http2: bool, patience: Arc<Patience>) -> Self {
         let allowance = patience.limits.stalled;
-        Self { inner, patience, allowance, waiting_since: None, alarm: None, ended: false }
+        Self {
+            inner,
+            is_http2,
+            patience,
+            allowance,
+            waiting_since: None,
+            alarm: None,
+            ended: false,
+        }
     }
 
     /// Settles the wait that `bytes` have ended.
@@ -80,6 +94,10 @@ impl Body for RequestBody {
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),
+            // A stream that its peer reset without calling it an error ends like a whole one.
+            Poll::Ready(None) if self.is_http2 && !self.inner.is_end_stream() => {
+                Poll::Ready(Some(Err(BodyReset.into())))
+            }
             Poll::Ready(None) => {
                 self.ended = true;
                 Poll::Ready(None)
