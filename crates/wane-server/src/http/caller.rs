@@ -15,7 +15,7 @@ use wane::services::app_ttl::AppTtlError;
 use wane::services::apps::{App, AppName, Credential, Scope};
 
 use super::blobs::DELETE_SECRET;
-use super::limiters::Admitted;
+use super::limiters::{Admitted, Counted};
 use super::path::segments;
 use super::problem::{Code, Problem};
 use crate::wiring::Services;
@@ -60,7 +60,15 @@ impl Caller {
 /// The application in the path, for whoever owns it or holds the secret of a thing of it. The secret
 /// itself is for the route to check.
 #[derive(Debug, Clone)]
-pub(crate) struct OwnerOrHolder(pub(crate) Arc<App>);
+pub(crate) struct OwnerOrHolder(Option<Arc<App>>);
+
+impl OwnerOrHolder {
+    /// The application. Everything else about the request is checked before: what is wrong with it is
+    /// answered alike, whether there is such an application or not.
+    pub(crate) fn app(&self) -> Result<&Arc<App>, Problem> {
+        self.0.as_ref().ok_or_else(Problem::absent)
+    }
+}
 
 impl<S: Sync> FromRequestParts<S> for OwnerOrHolder {
     type Rejection = Problem;
@@ -83,10 +91,11 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 /// be kept until the answer was taken.
 pub(super) async fn admit(
     access: Access,
+    counted: Counted,
     parts: &mut Parts,
     services: &Services,
 ) -> Result<Option<Admitted>, Problem> {
-    let gate = Gate { services };
+    let gate = Gate { services, counted };
     match access {
         Access::Public => Ok(None),
         Access::App(scope) => {
@@ -106,6 +115,7 @@ pub(super) async fn admit(
 /// The gate in front of every route.
 struct Gate<'a> {
     services: &'a Services,
+    counted: Counted,
 }
 
 impl Gate<'_> {
@@ -116,7 +126,7 @@ impl Gate<'_> {
             return Err(self.as_stranger(parts).await);
         };
         // Wherever it knocks: requests that find nothing are requests too.
-        let admitted = self.services.limiters.admit(&app)?;
+        let admitted = self.services.limiters.admit(&app, self.counted)?;
         if !names(parts, &app) {
             return Err(self.as_stranger(parts).await);
         }
@@ -131,11 +141,11 @@ impl Gate<'_> {
         &self,
         scope: Scope,
         parts: &Parts,
-    ) -> Result<(Arc<App>, Option<Admitted>), Problem> {
+    ) -> Result<(Option<Arc<App>>, Option<Admitted>), Problem> {
         let is_holder = parts.headers.contains_key(DELETE_SECRET);
         if !is_holder || parts.headers.contains_key(AUTHORIZATION) {
             let (caller, admitted) = self.as_app(scope, parts).await?;
-            return Ok((caller.app, Some(admitted)));
+            return Ok((Some(caller.app), Some(admitted)));
         }
         let mut path = segments(parts.uri.path()).skip(3).map(|segment| segment.collect());
         let mut text = || String::from_utf8(path.next().unwrap_or_default()).unwrap_or_default();
@@ -143,10 +153,7 @@ impl Gate<'_> {
             Ok(name) => self.services.apps.find(&name).await?,
             Err(_) => None,
         };
-        match found {
-            Some(app) => Ok((app, None)),
-            None => Err(self.as_stranger(parts).await),
-        }
+        Ok((found, None))
     }
 
     async fn as_system(&self, scope: Scope, parts: &Parts) -> Result<(), Problem> {

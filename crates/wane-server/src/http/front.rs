@@ -10,8 +10,10 @@ use axum::extract::Request;
 use axum::handler::Handler;
 use axum::response::{IntoResponse, Response};
 
+use super::blobs::tus;
 use super::caller::{Access, admit};
 use super::head;
+use super::limiters::Counted;
 use super::requests::Seen;
 use super::taken::until_taken;
 use crate::wiring::Services;
@@ -22,6 +24,7 @@ pub(super) struct Fronted<H> {
     /// The route's path, as log and counters name it.
     pub(super) route: &'static str,
     pub(super) access: Access,
+    pub(super) counted: Counted,
     pub(super) inner: H,
 }
 
@@ -34,7 +37,7 @@ impl<H> Fronted<H> {
             return problem.into_response();
         }
         let (mut parts, body) = request.into_parts();
-        let admitted = match admit(self.access, &mut parts, services).await {
+        let admitted = match admit(self.access, self.counted, &mut parts, services).await {
             Ok(admitted) => admitted,
             Err(problem) => return problem.into_response(),
         };
@@ -53,7 +56,9 @@ impl<T: 'static, H: Handler<T, Services>> Handler<T, Services> for Fronted<H> {
     fn call(self, request: Request, services: Services) -> Self::Future {
         Box::pin(async move {
             let seen = Seen::begin(self.route, &request, &services);
-            let response = self.answer(request, &services).await;
+            let route = self.route;
+            let mut response = self.answer(request, &services).await;
+            tus::introduce(route, &mut response);
             seen.end(response)
         })
     }

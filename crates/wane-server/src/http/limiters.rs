@@ -20,6 +20,16 @@ use super::problem::Problem;
 /// Watches that one application may have at once.
 const WATCHES: usize = 256;
 
+/// What a request is counted among while it is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// Requests, which are over soon.
+    Requests,
+    /// Transfers of BLOBs, which last as long as the other end is slow. They have as many places of
+    /// their own: slow ones leave those of requests alone.
+    Transfers,
+}
+
 /// The limiters of all applications.
 #[derive(Debug, Default)]
 pub(crate) struct Limiters {
@@ -32,6 +42,7 @@ struct Limiter {
     in_flight: u32,
     rate: DefaultDirectRateLimiter,
     under_way: Arc<Semaphore>,
+    transfers: Arc<Semaphore>,
     watches: Arc<Semaphore>,
 }
 
@@ -49,7 +60,7 @@ pub(super) struct Watching {
 
 impl Limiters {
     /// Lets a request in, or says when to try again.
-    pub(super) fn admit(&self, app: &App) -> Result<Admitted, Problem> {
+    pub(super) fn admit(&self, app: &App, counted: Counted) -> Result<Admitted, Problem> {
         let limiter = self.limiter(app);
         if let Err(until) = limiter.rate.check() {
             let wait = until.wait_time_from(DefaultClock::default().now());
@@ -57,8 +68,12 @@ impl Limiters {
                 format!("the app may make {} requests a second", limiter.requests_per_second);
             return Err(Problem::limited(detail, wait.as_secs() + 1));
         }
-        let under_way = Arc::clone(&limiter.under_way).try_acquire_owned().map_err(|_| {
-            let detail = format!("the app has {} requests under way", limiter.in_flight);
+        let (places, what) = match counted {
+            Counted::Requests => (&limiter.under_way, "requests"),
+            Counted::Transfers => (&limiter.transfers, "transfers"),
+        };
+        let under_way = Arc::clone(places).try_acquire_owned().map_err(|_| {
+            let detail = format!("the app has {} {what} under way", limiter.in_flight);
             Problem::limited(detail, 1)
         })?;
         Ok(Admitted { _under_way: under_way })
@@ -98,6 +113,7 @@ impl Limiter {
             in_flight,
             rate: RateLimiter::direct(Quota::per_second(rate)),
             under_way: Arc::new(Semaphore::new(in_flight as usize)),
+            transfers: Arc::new(Semaphore::new(in_flight as usize)),
             watches,
         }
     }

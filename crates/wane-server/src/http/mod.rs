@@ -47,11 +47,13 @@ use wane::services::apps::Scope;
 
 use self::blobs::tus;
 use self::front::Fronted;
+use self::limiters::Counted;
 use crate::wiring::Services;
 
 const READ: Access = Access::App(Scope::Read);
 const WRITE: Access = Access::App(Scope::Write);
 const WRITE_OR_SECRET: Access = Access::OwnerOrHolder(Scope::Write);
+const TRANSFER: Counted = Counted::Transfers;
 const ADMIN: Access = Access::System(Scope::Admin);
 
 /// A row of the table.
@@ -74,12 +76,16 @@ impl fmt::Debug for Route {
 
 macro_rules! route {
     ($method:ident $path:literal, $access:expr, $answer:expr) => {
+        route!($method $path, $access, $answer, Counted::Requests)
+    };
+    ($method:ident $path:literal, $access:expr, $answer:expr, $counted:expr) => {
         Route {
             method: Method::$method,
             path: $path,
             access: $access,
             answer: Arc::new(|access| {
-                on(MethodFilter::$method, Fronted { route: $path, access, inner: $answer })
+                let (route, counted) = ($path, $counted);
+                on(MethodFilter::$method, Fronted { route, access, counted, inner: $answer })
             }),
         }
     };
@@ -119,15 +125,15 @@ pub fn main_routes() -> Vec<Route> {
         route!(GET "/api/v2/apps/{owner}/{app}/sequences/{name}", READ, sequences::show),
         route!(POST "/api/v2/apps/{owner}/{app}/sequences/{name}/next", WRITE, sequences::next),
         route!(POST "/api/v2/apps/{owner}/{app}/sequences//next", WRITE, path::no_name),
-        route!(POST "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs", WRITE, blobs::upload),
-        route!(GET "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs/{suuid}", READ, blobs::download),
+        route!(POST "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs", WRITE, blobs::upload, TRANSFER),
+        route!(GET "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs/{suuid}", READ, blobs::download, TRANSFER),
         route!(DELETE "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs/{suuid}", WRITE_OR_SECRET, blobs::delete),
         route!(OPTIONS "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus", WRITE, tus::capabilities),
-        route!(POST "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus", WRITE, tus::create),
+        route!(POST "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus", WRITE, tus::create, TRANSFER),
         route!(HEAD "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus/{suuid}", WRITE, tus::progress),
-        route!(PATCH "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus/{suuid}", WRITE, tus::go_on),
+        route!(PATCH "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus/{suuid}", WRITE, tus::go_on, TRANSFER),
         route!(DELETE "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus/{suuid}", WRITE, tus::terminate),
-        route!(POST "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus/{suuid}", WRITE, tus::overridden),
+        route!(POST "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus/{suuid}", WRITE, tus::overridden, TRANSFER),
     ]
 }
 
@@ -162,7 +168,12 @@ pub fn router(routes: Vec<Route>, services: &Services) -> Router {
         });
         router = router.route(path, methods.fallback(not_allowed));
     }
-    let no_route = Fronted { route: "none", access: Access::Public, inner: no_route };
+    let no_route = Fronted {
+        route: "none",
+        access: Access::Public,
+        counted: Counted::Requests,
+        inner: no_route,
+    };
     router.fallback(no_route).with_state(services.clone())
 }
 
@@ -182,5 +193,6 @@ fn not_allowed(route: &'static str, routes: &[Route]) -> impl Handler<((),), Ser
         Ok(allowed) => problem.with_header(ALLOW, allowed),
         Err(_) => problem,
     };
-    Fronted { route, access: Access::Public, inner: move || std::future::ready(problem) }
+    let (access, counted) = (Access::Public, Counted::Requests);
+    Fronted { route, access, counted, inner: move || std::future::ready(problem) }
 }

@@ -59,34 +59,50 @@ pub(in crate::http) async fn download(
         Verdict::Failed => return Err(another()),
     }
     if method == Method::HEAD {
-        return Ok(whole(&info, Body::empty()));
+        let length = [(CONTENT_LENGTH, HeaderValue::from(info.size))];
+        return Ok((described(&info), length, Body::empty()).into_response());
     }
     let is_numbered = info.downloads_left.is_some();
     let part = if is_numbered { Part::Whole } else { range::asked(&headers, info.size, &etag) };
     if part == Part::Outside {
         return Err(outside(info.size));
     }
+    let asks_for_part = matches!(part, Part::Bytes(_));
     let blob = blobs.open(workspace, id).await?.ok_or_else(Problem::absent)?;
     let info = blob.info().clone();
-    match part {
-        Part::Whole | Part::Outside => Ok(whole(&info, sent(blob.read_all()).await?)),
-        Part::Bytes(bytes) => {
-            let range = format!("bytes {}-{}/{}", bytes.start, bytes.end - 1, info.size);
-            let length = bytes.end - bytes.start;
-            let body = sent(blob.read(bytes)?).await?;
-            Ok(partial(&info, &range, length, body))
+    let range = match part {
+        Part::Whole | Part::Outside => 0..info.size,
+        Part::Bytes(range) => range,
+    };
+    let is_whole = range == (0..info.size);
+    let (from, to) = (range.start, range.end);
+    let body = match sent(blob.read(range)?).await {
+        Ok(body) => body,
+        Err(error) => {
+            let is_there = blobs.info(workspace, id).await?.is_some();
+            return Err(not_begun(error, is_numbered, is_there));
         }
+    };
+    if is_whole && !asks_for_part {
+        return Ok(whole(&info, body));
     }
+    let range = format!("bytes {from}-{}/{}", to - 1, info.size);
+    Ok(partial(&info, &range, to - from, body))
+}
+
+/// The answer where not even the first bytes can be had.
+fn not_begun(error: BlobsError, is_numbered: bool, is_there: bool) -> Problem {
+    if is_numbered {
+        let detail = "a download was taken, and its bytes could not be had";
+        return Problem::new(Code::UnknownOutcome, detail);
+    }
+    // What expired or was removed meanwhile is as absent as if it had been before.
+    if is_there { error.into() } else { Problem::absent() }
 }
 
 /// The bytes as a body: the first ones are there when this returns.
-async fn sent(mut reading: BlobReading) -> Result<Body, Problem> {
-    let first = match reading.next().await {
-        // It was there when the answer began.
-        Err(BlobsError::Expired) => return Err(Problem::absent()),
-        first => first?,
-    };
-    let Some(first) = first else { return Ok(Body::empty()) };
+async fn sent(mut reading: BlobReading) -> Result<Body, BlobsError> {
+    let Some(first) = reading.next().await? else { return Ok(Body::empty()) };
     Ok(Body::from_stream(pieces(first, reading)))
 }
 

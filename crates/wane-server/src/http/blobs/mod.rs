@@ -120,17 +120,16 @@ fn value(text: impl AsRef<str>) -> HeaderValue {
     responses((status = 204, description = "it was there and is removed"), OfApp))]
 pub(super) async fn delete(
     State(services): State<Services>,
-    OwnerOrHolder(app): OwnerOrHolder,
+    whose: OwnerOrHolder,
     InPath { workspace, id }: InPath,
     headers: HeaderMap,
 ) -> Result<StatusCode, Problem> {
-    let blobs = services.blobs_of(&app);
-    let removed = match header::text(&headers, DELETE_SECRET)? {
+    let secret = header::text(&headers, DELETE_SECRET)?;
+    let secret = secret.map(str::parse::<DeleteSecret>).transpose()?;
+    let blobs = services.blobs_of(whose.app()?);
+    let removed = match secret {
         None => blobs.delete(workspace, id).await?,
-        Some(secret) => {
-            let secret: DeleteSecret = secret.parse()?;
-            blobs.delete_with(workspace, id, &secret).await?
-        }
+        Some(secret) => blobs.delete_with(workspace, id, &secret).await?,
     };
     if removed { Ok(StatusCode::NO_CONTENT) } else { Err(Problem::absent()) }
 }

@@ -54,11 +54,10 @@ pub(super) async fn append(
 async fn already_complete(
     blobs: &AppBlobs,
     at: InPath,
-    appending: Appending,
+    mut appending: Appending,
 ) -> Result<UploadProgress, Problem> {
     let progress = blobs.resume(at.workspace, at.id).await?.ok_or_else(Problem::absent)?;
-    let is_nothing = appending.arriving.length() == Some(0);
-    if is_nothing && appending.offset == progress.offset {
+    if appending.offset == progress.offset && appending.arriving.is_empty().await? {
         return Ok(progress);
     }
     Err(refused(BlobsError::OffsetMismatch { offset: progress.offset }))

@@ -49,7 +49,6 @@ const METHOD_OVERRIDE: &str = "X-HTTP-Method-Override";
     responses((status = 204, description = "versions and extensions, in the headers"), OfApp))]
 pub(in crate::http) async fn capabilities(caller: Caller, _: InWorkspace) -> Response {
     let headers = [
-        (TUS_RESUMABLE, HeaderValue::from_static(VERSION)),
         (TUS_VERSION, HeaderValue::from_static(VERSION)),
         (HeaderName::from_static("tus-extension"), HeaderValue::from_static(EXTENSIONS)),
         (
@@ -82,37 +81,28 @@ pub(in crate::http) async fn create(
     caller: Caller,
     InWorkspace(workspace): InWorkspace,
     request: Request,
-) -> Response {
+) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
-    spoken(async {
-        check_version(&parts.headers)?;
-        let blob = announced(&parts.headers)?;
-        let arriving = first_bytes(&parts, Arriving::of(body))?;
-        let appending =
-            arriving.map(|arriving| appending(&parts.headers, 0, arriving)).transpose()?;
-        let blobs = services.blobs(&caller);
-        let created = blobs.create(workspace, blob).await?;
-        let mut offset = 0;
-        if let Some(appending) = appending {
-            let at = InPath { workspace, id: created.id };
-            match append(&blobs, at, appending).await {
-                Ok(progress) => offset = progress.offset,
-                Err(problem) => {
-                    // Its address is in no answer: nobody can go on with it.
-                    blobs.terminate(workspace, created.id).await?;
-                    return Err(problem);
-                }
-            }
-        }
-        let headers = [
-            (LOCATION, value(format!("{}/{}", parts.uri.path(), created.id))),
-            (UPLOAD_OFFSET, offset.into()),
-            (UPLOAD_EXPIRES, value(http_date(created.expires_at))),
-        ];
-        let secret = [(super::DELETE_SECRET, created.delete_secret.reveal())];
-        Ok((StatusCode::CREATED, headers, secret).into_response())
-    })
-    .await
+    check_version(&parts.headers)?;
+    let blob = announced(&parts.headers)?;
+    let arriving = first_bytes(&parts, Arriving::of(body)).await?;
+    let appending = arriving.map(|arriving| appending(&parts.headers, 0, arriving)).transpose()?;
+    let blobs = services.blobs(&caller);
+    // Until its address is in an answer nobody can go on with it.
+    let (created, untold) = blobs.create_untold(workspace, blob).await?;
+    let mut offset = 0;
+    if let Some(appending) = appending {
+        let at = InPath { workspace, id: created.id };
+        offset = append(&blobs, at, appending).await?.offset;
+    }
+    untold.told();
+    let headers = [
+        (LOCATION, value(format!("{}/{}", parts.uri.path(), created.id))),
+        (UPLOAD_OFFSET, offset.into()),
+        (UPLOAD_EXPIRES, value(http_date(created.expires_at))),
+    ];
+    let secret = [(super::DELETE_SECRET, created.delete_secret.reveal())];
+    Ok((StatusCode::CREATED, headers, secret).into_response())
 }
 
 /// What the head of a creation says of the BLOB.
@@ -132,13 +122,12 @@ fn announced(headers: &HeaderMap) -> Result<NewBlob, Problem> {
 }
 
 /// The body of a creation, where it is the upload's first bytes.
-fn first_bytes(parts: &Parts, arriving: Arriving) -> Result<Option<Arriving>, Problem> {
-    let is_empty = arriving.length() == Some(0);
-    match parts.headers.get(CONTENT_TYPE) {
-        Some(kind) if kind == OFFSET_BYTES => Ok(Some(arriving)),
-        _ if is_empty => Ok(None),
-        _ => Err(wrong_type()),
+async fn first_bytes(parts: &Parts, mut arriving: Arriving) -> Result<Option<Arriving>, Problem> {
+    if arriving.is_empty().await? {
+        return Ok(None);
     }
+    let is_right = parts.headers.get(CONTENT_TYPE).is_some_and(|kind| kind == OFFSET_BYTES);
+    if is_right { Ok(Some(arriving)) } else { Err(wrong_type()) }
 }
 
 fn wrong_type() -> Problem {
@@ -160,12 +149,9 @@ pub(in crate::http) async fn progress(
     caller: Caller,
     at: InPath,
     headers: HeaderMap,
-) -> Response {
-    spoken(async {
-        check_version(&headers)?;
-        asked(&services, &caller, at).await
-    })
-    .await
+) -> Result<Response, Problem> {
+    check_version(&headers)?;
+    asked(&services, &caller, at).await
 }
 
 async fn asked(services: &Services, caller: &Caller, at: InPath) -> Result<Response, Problem> {
@@ -207,12 +193,9 @@ pub(in crate::http) async fn go_on(
     caller: Caller,
     at: InPath,
     request: Request,
-) -> Response {
-    spoken(async {
-        check_version(request.headers())?;
-        patched(&services, &caller, at, request).await
-    })
-    .await
+) -> Result<Response, Problem> {
+    check_version(request.headers())?;
+    patched(&services, &caller, at, request).await
 }
 
 async fn patched(
@@ -243,12 +226,9 @@ pub(in crate::http) async fn terminate(
     caller: Caller,
     at: InPath,
     headers: HeaderMap,
-) -> Response {
-    spoken(async {
-        check_version(&headers)?;
-        terminated(&services, &caller, at).await
-    })
-    .await
+) -> Result<Response, Problem> {
+    check_version(&headers)?;
+    terminated(&services, &caller, at).await
 }
 
 async fn terminated(services: &Services, caller: &Caller, at: InPath) -> Result<Response, Problem> {
@@ -271,25 +251,22 @@ pub(in crate::http) async fn overridden(
     caller: Caller,
     at: InPath,
     request: Request,
-) -> Response {
-    spoken(async {
-        check_version(request.headers())?;
-        let meant = header::text(request.headers(), METHOD_OVERRIDE)?;
-        match meant.and_then(|method| method.parse().ok()) {
-            Some(Method::PATCH) => patched(&services, &caller, at, request).await,
-            Some(Method::HEAD) => asked(&services, &caller, at).await,
-            Some(Method::DELETE) => terminated(&services, &caller, at).await,
-            _ => Err(Problem::invalid(METHOD_OVERRIDE, "give PATCH, HEAD or DELETE")),
-        }
-    })
-    .await
+) -> Result<Response, Problem> {
+    check_version(request.headers())?;
+    let meant = header::text(request.headers(), METHOD_OVERRIDE)?;
+    match meant.and_then(|method| method.parse().ok()) {
+        Some(Method::PATCH) => patched(&services, &caller, at, request).await,
+        Some(Method::HEAD) => asked(&services, &caller, at).await,
+        Some(Method::DELETE) => terminated(&services, &caller, at).await,
+        _ => Err(Problem::invalid(METHOD_OVERRIDE, "give PATCH, HEAD or DELETE")),
+    }
 }
 
-/// An answer in the words of the protocol.
-async fn spoken(answered: impl Future<Output = Result<Response, Problem>>) -> Response {
-    let mut response = answered.await.into_response();
-    response.headers_mut().insert(TUS_RESUMABLE, HeaderValue::from_static(VERSION));
-    response
+/// What every answer of these routes says, whoever gives it.
+pub(in crate::http) fn introduce(route: &str, response: &mut Response) {
+    if route.contains("/tblobs-tus") {
+        response.headers_mut().insert(TUS_RESUMABLE, HeaderValue::from_static(VERSION));
+    }
 }
 
 /// Refuses a client that speaks another version.

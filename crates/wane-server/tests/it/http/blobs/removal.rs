@@ -25,7 +25,13 @@ fn whoever_has_the_secret_removes_the_blob_and_nothing_else() {
     assert_eq!(delete(&other.path, &[&secret]).problem(), (404, "absent".into()));
     let elsewhere = blob.path.replace("/demo/app/", "/no/app/");
     assert_eq!(delete(&elsewhere, &[&secret]).problem(), (404, "absent".into()));
-    assert_eq!(delete(&blob.path, &["blob-delete-secret: x"]).problem().0, 400);
+    // Whatever is wrong is answered alike where there is no such application.
+    let there = delete(&blob.path, &["blob-delete-secret: x"]);
+    assert_eq!(there.problem().0, 400);
+    assert_eq!(delete(&elsewhere, &["blob-delete-secret: x"]).answer.body, there.answer.body);
+    let [there, nowhere] = [&blob.path, &elsewhere].map(|path| path.replace("/7/", "/x/"));
+    let (there, nowhere) = (delete(&there, &[&secret]), delete(&nowhere, &[&secret]));
+    assert_eq!((there.problem().0, there.answer.body), (400, nowhere.answer.body));
     let revoked = "authorization: Bearer 1-0000000000000000.00";
     assert_eq!(delete(&blob.path, &[&secret, revoked]).problem().0, 401, "not even with one");
     let get = ask_anyhow(&server, "GET", &blob.path, &[&secret], b"");

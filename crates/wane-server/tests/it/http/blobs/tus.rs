@@ -109,7 +109,6 @@ fn the_first_bytes_may_come_with_the_creation() {
     let wrong = ["upload-length: 5", BYTES, "upload-checksum: sha1 Kq5sNclPz7QV2+lfQIuc6R7oRu0="];
     assert_eq!(create(&server, &wrong, b"01234").status(), 460);
     assert_eq!(create(&server, &["upload-length: 3", BYTES], b"01234").status(), 400);
-    assert!(!super::holds(&server, b"01234"), "nothing is left of those");
 }
 
 #[test]
@@ -264,4 +263,53 @@ fn what_is_asked_wrongly_is_refused() {
     let expected = "creation,creation-with-upload,checksum,expiration,termination";
     assert_eq!((spoken.status(), spoken.header("tus-extension")), (204, expected));
     assert_eq!(spoken.header("tus-max-size"), "67108864");
+}
+
+/// A creation whose client goes: nobody knows its address, so it holds no place.
+#[test]
+fn a_creation_that_breaks_off_with_its_first_bytes_leaves_nothing() {
+    for server in [Server::in_memory(), Server::on_file()] {
+        super::limit(&server, r#"{"maxBlobs":1}"#);
+        let body = bytes(300_000, 6);
+        let headers = [VERSION, BYTES, "upload-length: 400000", "content-length: 400000"];
+        let mut sending = begin(&server, "POST", TUS, &headers);
+        sending.bytes(&body);
+        assert!(eventually(|| super::holds(&server, &body)), "chunks are written");
+        drop(sending);
+        super::assert_gone(&server, &body);
+        let again = || create(&server, &["upload-length: 1", BYTES], b"x");
+        assert!(eventually(|| again().status() == 201), "its place is free again");
+    }
+}
+
+#[test]
+fn nothing_in_chunks_is_nothing() {
+    let server = Server::in_memory();
+    let nothing = |method: &str, path: &str, headers: &[&str]| {
+        let headers = [&[VERSION, "transfer-encoding: chunked"], headers].concat();
+        let mut sending = begin(&server, method, path, &headers);
+        sending.bytes(b"0\r\n\r\n");
+        sending.reply()
+    };
+    assert_eq!(nothing("POST", TUS, &["upload-length: 0"]).status(), 201);
+    let made = nothing("POST", TUS, &["upload-length: 0", BYTES]);
+    assert_eq!(made.status(), 201, "{}", made.answer.body);
+    let upload = made.header("location").to_owned();
+    let more = nothing("PATCH", &upload, &[BYTES, "upload-offset: 0"]);
+    assert_eq!(more.status(), 204, "{}", more.answer.body);
+}
+
+#[test]
+fn every_answer_names_the_version() {
+    let server = Server::in_memory();
+    let upload = created(&server, 1);
+    for reply in [
+        ask_anyhow(&server, "PATCH", &upload, &[VERSION], b""),
+        ask(&server, "PATCH", &format!("{TUS}/x"), &[VERSION], b""),
+        ask(&server, "PUT", &upload, &[VERSION], b""),
+        ask(&server, "POST", &TUS.replace("/7/", "/x/"), &[VERSION], b""),
+    ] {
+        assert!((400..=405).contains(&reply.status()), "{}", reply.answer.head);
+        assert_eq!(reply.header("tus-resumable"), "1.0.0", "{}", reply.answer.head);
+    }
 }

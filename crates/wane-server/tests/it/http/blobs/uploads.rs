@@ -33,6 +33,9 @@ fn a_blob_comes_back_with_what_was_said_of_it() {
             ] {
                 assert_eq!(got.header(name), value, "{length}");
             }
+            let head = ask(&server, "HEAD", &blob.path, &[], b"");
+            assert_eq!(head.header("repr-digest"), sum);
+            assert_eq!(head.answer.header("content-digest"), None, "it has no content");
             let seconds = std::time::Duration::from_secs(blob.expires_at / 1_000);
             let expires = httpdate::fmt_http_date(std::time::UNIX_EPOCH + seconds);
             assert_eq!(got.header("expires"), expires);
@@ -148,4 +151,28 @@ fn an_application_holds_as_much_as_it_may() {
     let large = ask(&server, "POST", BLOBS, &[], &[3; 601]);
     assert_eq!(large.problem(), (429, "limited".into()));
     upload(&server, &[], &[4; 600]);
+}
+
+/// Whoever sends slowly holds places of transfers, and nobody's requests up.
+#[test]
+fn slow_transfers_leave_requests_alone() {
+    let server = Server::in_memory();
+    let blob = upload(&server, &[], b"x");
+    limit(&server, r#"{"inFlight":2}"#);
+    let mut slow: Vec<_> =
+        (0..2).map(|_| begin(&server, "POST", BLOBS, &["content-length: 10"])).collect();
+    slow.iter_mut().for_each(|sending| sending.bytes(b"12345"));
+    super::pause(300);
+    let third = ask(&server, "POST", BLOBS, &[], b"x");
+    assert_eq!(third.problem(), (429, "limited".into()), "{}", third.answer.body);
+    assert_eq!(ask(&server, "GET", &blob.path, &[], b"").problem(), (429, "limited".into()));
+    let entries = "/api/v2/apps/demo/app/ttl";
+    for _ in 0..3 {
+        assert_eq!(ask(&server, "GET", entries, &[], b"").status(), 200);
+    }
+    slow.iter_mut().for_each(|sending| sending.bytes(b"67890"));
+    for sending in slow {
+        assert_eq!(sending.reply().status(), 201);
+    }
+    assert_eq!(ask(&server, "GET", &blob.path, &[], b"").status(), 200);
 }
