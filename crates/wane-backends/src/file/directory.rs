@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! DIR/records.redb    the store
+//! DIR/values          large values, once there was one
 //! DIR/acknowledged    the last commit that callers were told of
 //! ```
 //!
@@ -30,7 +31,8 @@ use super::engine::{Engine, Found};
 use super::format::FORMAT_VERSION;
 use super::lent_storage::{Lender, LentStorage};
 use super::tentative_storage::TentativeStorage;
-use super::{Inner, room};
+use super::values::ValuesFile;
+use super::{Inner, Part, room};
 use crate::OpenError;
 
 /// The stores that this process has open, by canonical directory.
@@ -66,6 +68,10 @@ impl Directory {
 
     pub(super) fn records(&self) -> PathBuf {
         self.path.join("records.redb")
+    }
+
+    fn values(&self) -> PathBuf {
+        self.path.join("values")
     }
 
     fn acknowledged(&self) -> PathBuf {
@@ -117,6 +123,7 @@ impl Directory {
 
     /// Takes over the closed store of `draft`, which holds none from then on.
     pub(super) fn take_over(&self, draft: &Self) -> Result<(), OpenError> {
+        self.take_values_over(draft)?;
         // Unlike a rename, a link never replaces what another process has put there meanwhile.
         fs::hard_link(draft.records(), self.records()).map_err(|error| {
             if error.kind() == io::ErrorKind::AlreadyExists {
@@ -130,16 +137,30 @@ impl Directory {
         // From here on the store is in its place; without the file beside it, it opens as well.
         fs::rename(draft.acknowledged(), self.acknowledged())
             .and_then(|()| fs::remove_file(draft.records()))
+            .and_then(|()| remove_if_there(&draft.values()))
             .and_then(|()| sync(&draft.path))
             .and_then(|()| sync(&self.path))
             .map_err(|error| self.io(error))
     }
 
-    /// Opens the store that is here, on what `storage` makes of the file, and checks that it is
+    /// Links the large values first: without the store beside them they mean nothing.
+    fn take_values_over(&self, draft: &Self) -> Result<(), OpenError> {
+        if self.exists() {
+            return Err(OpenError::Exists { path: self.path.clone() });
+        }
+        // Left behind by another store that was here, or by an attempt that was cut short.
+        remove_if_there(&self.values()).map_err(|error| self.io(error))?;
+        match fs::hard_link(draft.values(), self.values()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            linked => linked.map_err(|error| self.io(error)),
+        }
+    }
+
+    /// Opens the store that is here, on what `storage` makes of its files, and checks that it is
     /// whole.
     pub(super) fn open<S: StorageBackend>(
         &self,
-        storage: impl FnOnce(FileBackend) -> io::Result<S>,
+        storage: impl Fn(Part, FileBackend) -> io::Result<S> + Send + Sync + 'static,
     ) -> Result<(Engine, Found, Acknowledged, Lender), OpenError> {
         let path = self.records();
         let file = OpenOptions::new().read(true).write(true).open(&path).map_err(|error| {
@@ -153,8 +174,11 @@ impl Directory {
             return Err(self.damaged("it is empty"));
         }
         let file = FileBackend::new(file).map_err(|error| self.refused(error.into()))?;
-        let storage = storage(file).map_err(|error| self.io(error))?;
-        let mut lender = Lender::new(storage);
+        let records = storage(Part::Records, file).map_err(|error| self.io(error))?;
+        let wrap =
+            move |file| Ok(Box::new(storage(Part::Values, file)?) as Box<dyn StorageBackend>);
+        let values = ValuesFile::open(self.values(), Box::new(wrap));
+        let mut lender = Lender::new(records, values.map_err(|error| self.io(error))?);
         let Opened { engine, found, storage } = self.open_engine(&mut lender, 0)?;
         let (mut acknowledged, last) = Acknowledged::open(&self.acknowledged(), found.identity)
             .map_err(|error| self.io(error))?;
@@ -180,19 +204,25 @@ impl Directory {
         lender: &mut Lender,
         generation: u64,
     ) -> Result<Opened, OpenError> {
-        let storage = TentativeStorage::new(lender.lend());
+        let (storage, values) = lender.lend();
+        let storage = TentativeStorage::new(storage);
         let opened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let checked = CheckedStorage::new(storage.clone());
-            let (mut engine, found) = Engine::open(checked, generation)?;
+            let (mut engine, found) = Engine::open(checked, values, generation)?;
             // After a crash redb has walked the whole file already.
             let sound = found.verified || engine.verify()?;
-            Ok((engine, found, sound))
+            let has_values = engine.verify_values()?;
+            Ok((engine, found, sound, has_values))
         }));
-        let (engine, found, sound) = opened
+        let (engine, found, sound, has_values) = opened
             .unwrap_or_else(|_| Err(redb::Error::Corrupted("a page cannot be read".into())))
             .map_err(|error| self.refused(error))?;
         if !sound {
             return Err(self.damaged("a page does not match its checksum"));
+        }
+        if !has_values {
+            let reason = "a value does not match its checksum, or is not there".into();
+            return Err(OpenError::Damaged { path: self.values(), reason });
         }
         if found.format > FORMAT_VERSION {
             let (path, known) = (self.records(), FORMAT_VERSION);
@@ -240,6 +270,13 @@ fn newer_engine_format(error: &redb::Error) -> Option<u64> {
 
 fn is_kind(error: &BoxError, kind: io::ErrorKind) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == kind)
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }
 
 /// A name that no other draft has: several threads, or processes that cannot see each other's

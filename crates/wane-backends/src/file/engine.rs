@@ -2,7 +2,8 @@
 //!
 //! Three tables change together in one transaction: `records` by key, `due` by expiry, and one row
 //! of `state` with what must survive beside them. A batch is decided, stored and swept in that one
-//! transaction, which redb makes durable with a single sync.
+//! transaction, which redb makes durable with a single sync. Large values lie in a file of their
+//! own, which is synced before; a fourth table lists them by their place.
 //!
 //! The expiry index is lazy. A record is filed under the expiry of its first write, and a renewal
 //! leaves that entry alone; when it falls due, the sweep files the record anew. Only an earlier
@@ -12,19 +13,26 @@
 
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use redb::{
     Database, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata,
     StorageBackend, Table, TableDefinition, WriteTransaction,
 };
 use wane::store::{
-    BoxError, Change, Current, Effect, Outcome, Record, Step, StoreError, Timestamp,
+    BoxError, Change, Condition, Current, Effect, Outcome, Record, Step, StoreError, Timestamp,
+    Value,
 };
 
-use super::format::{self, FORMAT_VERSION, StoredRecord, decode_due, encode_due};
+use super::beside::{Beside, each_large};
+use super::format::{
+    self, Entry, LARGE_FORMAT, PLAIN_FORMAT, StoredRecord, decode_due, encode_due,
+};
+use super::lent_storage::LentValues;
 use super::page_cache;
+use super::space::{Extent, Space};
+use super::values::ValuesFile;
 
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
 const DUE: TableDefinition<'_, &[u8], ()> = TableDefinition::new("due");
@@ -50,6 +58,16 @@ impl KeyedChange {
     }
 }
 
+/// What is done beside the changes of a batch.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Chores {
+    /// Due records that are removed, at most.
+    pub(super) sweep: usize,
+    /// Bytes of large values that are moved towards the beginning of their file, at least, where
+    /// so many can be.
+    pub(super) pack: u64,
+}
+
 /// What a transaction left behind.
 #[derive(Debug)]
 pub(super) struct Applied {
@@ -59,6 +77,10 @@ pub(super) struct Applied {
     pub(super) next_due: Option<Timestamp>,
     /// The number of this commit; they count up without gaps over the life of the file.
     pub(super) commit: u64,
+    /// What it freed in the file of large values.
+    pub(super) freed: Vec<Extent>,
+    /// Bytes of large values that were moved.
+    pub(super) packed: u64,
 }
 
 /// Why a transaction failed.
@@ -81,6 +103,8 @@ impl From<BoxError> for Unapplied {
 pub(super) struct Engine {
     database: Database,
     state: State,
+    values: LentValues,
+    space: Space<Snapshot>,
     /// Which engine on this file it is, counted by whoever opens it.
     generation: u64,
 }
@@ -125,7 +149,7 @@ impl Engine {
         {
             transaction.open_table(RECORDS)?;
             transaction.open_table(DUE)?;
-            let state = State { format: FORMAT_VERSION, identity, time: now, commit: 0, bytes: 0 };
+            let state = State { format: PLAIN_FORMAT, identity, time: now, commit: 0, bytes: 0 };
             transaction.open_table(STATE)?.insert((), state.row())?;
         }
         transaction.commit()?;
@@ -135,6 +159,7 @@ impl Engine {
     /// Opens the store in `storage`, which must not be empty.
     pub(super) fn open(
         storage: impl StorageBackend,
+        values: LentValues,
         generation: u64,
     ) -> Result<(Self, Found), redb::Error> {
         let repaired = Arc::new(AtomicBool::new(false));
@@ -145,11 +170,17 @@ impl Engine {
         let transaction = database.begin_read()?;
         let row = transaction.open_table(STATE)?.get(())?.map(|row| row.value());
         let state = State::from_row(row.unwrap_or_default());
+        let mut used = Vec::new();
+        each_large(&transaction, |place, _| {
+            used.push(Extent::around(place.offset, place.len));
+            Ok(())
+        })?;
+        let space = Space::beside(used);
         drop(transaction);
         let verified = repaired.load(Ordering::Relaxed);
         let State { format, identity, time, commit, .. } = state;
         let found = Found { format, identity, time, commit, verified };
-        Ok((Self { database, state, generation }, found))
+        Ok((Self { database, state, values, space, generation }, found))
     }
 
     /// Checks every page of the file against its checksum. `false` means that it is damaged.
@@ -157,15 +188,26 @@ impl Engine {
         Ok(self.database.check_integrity()?)
     }
 
-    /// Decides and stores a batch in order, removes up to `sweep` due records, and syncs.
+    /// Checks every large value against its checksum. `false` means that one is damaged.
+    pub(super) fn verify_values(&self) -> Result<bool, redb::Error> {
+        let mut is_sound = true;
+        each_large(&self.database.begin_read()?, |place, key| {
+            is_sound = is_sound && self.values.read(key, place)?.is_ok();
+            Ok(())
+        })?;
+        Ok(is_sound)
+    }
+
+    /// Decides and stores a batch in order, does the chores, and syncs.
     pub(super) fn apply(
         &mut self,
         batch: Vec<KeyedChange>,
-        sweep: usize,
+        chores: Chores,
         now: Timestamp,
     ) -> Result<Applied, Unapplied> {
+        self.space.reclaim();
         let transaction = self.database.begin_write().map_err(BoxError::from)?;
-        let (applied, state) = self.stage(&transaction, batch, sweep, now)?;
+        let (applied, state) = self.stage(&transaction, batch, chores, now)?;
         if let Err(error) = transaction.commit() {
             return Err(Unapplied { reason: error.to_string(), staged: Some(applied) });
         }
@@ -174,27 +216,51 @@ impl Engine {
     }
 
     fn stage(
-        &self,
+        &mut self,
         transaction: &WriteTransaction,
         batch: Vec<KeyedChange>,
-        sweep: usize,
+        chores: Chores,
         now: Timestamp,
     ) -> Result<(Applied, State), BoxError> {
-        let mut tables = Tables::open(transaction, self.state)?;
+        let beside = Beside::new(transaction, &self.values, &mut self.space);
+        let mut tables = Tables::open(transaction, self.state, beside)?;
         let mut outcomes = Vec::with_capacity(batch.len());
         for KeyedChange { key, change } in batch {
             outcomes.push(tables.change(&key, change, now)?);
         }
-        tables.sweep(sweep, now)?;
+        tables.sweep(chores.sweep, now)?;
+        let packed = tables.pack(chores.pack)?;
         let next_due = tables.next_due()?;
-        let state = tables.close(now)?;
-        Ok((Applied { outcomes, next_due, commit: state.commit }, state))
+        let (state, freed) = tables.close(now)?;
+        Ok((Applied { outcomes, next_due, commit: state.commit, freed, packed }, state))
+    }
+
+    /// Takes what a commit freed, which the snapshot before it still shows.
+    pub(super) fn retire(&mut self, shown_by: Weak<Snapshot>, freed: Vec<Extent>) {
+        self.space.retire(shown_by, freed);
+    }
+
+    /// Goes on in place of `before`, whose snapshots up to `shown_by` may still be read.
+    pub(super) fn take_over(&mut self, before: &mut Self, shown_by: Weak<Snapshot>) {
+        self.space.take_over(&mut before.space, shown_by);
+    }
+
+    /// Ends the file of large values where the last one does.
+    pub(super) fn trim_values(&mut self) -> std::io::Result<()> {
+        self.space.reclaim();
+        let end = self.space.trim();
+        if self.values.len()? > end { self.values.set_len(end) } else { Ok(()) }
+    }
+
+    /// Bytes of large values, and where the last of them ends.
+    pub(super) fn values_extent(&self) -> (u64, u64) {
+        (self.space.used(), self.space.end())
     }
 
     /// The store as of the last commit.
     pub(super) fn snapshot(&self) -> Result<Snapshot, redb::Error> {
         let records = self.database.begin_read()?.open_table(RECORDS)?;
-        Ok(Snapshot { records, generation: self.generation })
+        Ok(Snapshot { records, values: self.values.file(), generation: self.generation })
     }
 
     /// The number of the last commit.
@@ -245,16 +311,22 @@ struct Tables<'txn> {
     due: Table<'txn, &'static [u8], ()>,
     state_row: Table<'txn, (), StateRow>,
     state: State,
+    beside: Beside<'txn>,
     encoded: Vec<u8>,
 }
 
 impl<'txn> Tables<'txn> {
-    fn open(transaction: &'txn WriteTransaction, state: State) -> Result<Self, redb::TableError> {
+    fn open(
+        transaction: &'txn WriteTransaction,
+        state: State,
+        beside: Beside<'txn>,
+    ) -> Result<Self, redb::TableError> {
         Ok(Self {
             records: transaction.open_table(RECORDS)?,
             due: transaction.open_table(DUE)?,
             state_row: transaction.open_table(STATE)?,
             state,
+            beside,
             encoded: Vec::new(),
         })
     }
@@ -266,37 +338,45 @@ impl<'txn> Tables<'txn> {
         change: Change<'static>,
         now: Timestamp,
     ) -> Result<Result<Outcome, StoreError>, BoxError> {
-        let stored = match self.stored(key)?.transpose() {
-            Ok(stored) => stored,
+        let entry = match self.entry(key)?.transpose() {
+            Ok(entry) => entry,
             Err(corrupt) => return Ok(Err(corrupt)),
         };
-        let live = stored.as_ref().map(|stored| &stored.record).filter(|r| r.is_live(now));
-        let step = change.decide(live.map(Current::from), now);
-        let outcome = step.outcome(|| live.cloned());
-        let filed = stored.as_ref().and_then(|stored| stored.filed);
+        let mut live = entry.as_ref().map(|entry| entry.stored.record.clone());
+        live = live.filter(|record| record.is_live(now));
+        let place = entry.as_ref().and_then(|entry| entry.place);
+        // A large value is read only where something depends on it.
+        let mut unread = place.filter(|_| live.is_some());
+        if matches!(change.condition(), Condition::Equals(_)) {
+            match self.beside.value(key, unread.take())?.transpose() {
+                Ok(value) => fill(&mut live, value),
+                Err(error) => return Ok(Err(format::corrupt(key, error))),
+            }
+        }
+        let step = change.decide(live.as_ref().map(Current::from), now);
+        if matches!(step, Step::Refuse) {
+            match self.beside.value(key, unread)?.transpose() {
+                Ok(value) => fill(&mut live, value),
+                Err(error) => return Ok(Err(format::corrupt(key, error))),
+            }
+        }
+        let outcome = step.outcome(|| live);
         match step {
-            Step::Store(record) => self.store(key, record, filed)?,
-            Step::Remove(_) => self.remove(key, filed)?,
+            Step::Store(record) => self.store(key, record, entry.as_ref())?,
+            Step::Remove(_) => self.remove(key, entry.as_ref())?,
             Step::Refuse => {}
         }
         Ok(Ok(outcome))
     }
 
-    fn stored(
-        &self,
-        key: &[u8],
-    ) -> Result<Option<Result<StoredRecord, StoreError>>, redb::StorageError> {
+    fn entry(&self, key: &[u8]) -> Result<Option<Result<Entry, StoreError>>, redb::StorageError> {
         let found = self.records.get(key)?;
         Ok(found.map(|bytes| decode(key, bytes.value())))
     }
 
-    /// Stores a record whose predecessor was filed under `filed`.
-    fn store(
-        &mut self,
-        key: &[u8],
-        record: Record,
-        filed: Option<Timestamp>,
-    ) -> Result<(), redb::StorageError> {
+    /// Stores a record in the place of `old`.
+    fn store(&mut self, key: &[u8], record: Record, old: Option<&Entry>) -> Result<(), BoxError> {
+        let filed = old.and_then(|old| old.stored.filed);
         let keeps_entry = filed.is_some() && filed <= record.expires_at;
         if !keeps_entry {
             if let Some(instant) = filed {
@@ -307,7 +387,16 @@ impl<'txn> Tables<'txn> {
             }
         }
         let filed = if keeps_entry { filed } else { record.expires_at };
-        StoredRecord { record, filed }.encode(key, &mut self.encoded);
+        let place = self.beside.put(key, &record.value)?;
+        if place.is_some() {
+            self.state.format = self.state.format.max(LARGE_FORMAT);
+        }
+        self.beside.free(old.and_then(|old| old.place))?;
+        self.put(key, &Entry { stored: StoredRecord { record, filed }, place })
+    }
+
+    fn put(&mut self, key: &[u8], entry: &Entry) -> Result<(), BoxError> {
+        entry.encode(key, &mut self.encoded);
         let size = key.len() + self.encoded.len();
         let replaced = self.records.insert(key, &*self.encoded)?;
         let freed = replaced.map_or(0, |bytes| key.len() + bytes.value().len());
@@ -315,11 +404,12 @@ impl<'txn> Tables<'txn> {
         Ok(())
     }
 
-    /// Removes a record that is filed under `filed`.
-    fn remove(&mut self, key: &[u8], filed: Option<Timestamp>) -> Result<(), redb::StorageError> {
-        if let Some(instant) = filed {
+    /// Removes the record that `entry` holds.
+    fn remove(&mut self, key: &[u8], entry: Option<&Entry>) -> Result<(), BoxError> {
+        if let Some(instant) = entry.and_then(|entry| entry.stored.filed) {
             self.due.remove(&*encode_due(instant, key))?;
         }
+        self.beside.free(entry.and_then(|entry| entry.place))?;
         let removed = self.records.remove(key)?;
         let freed = removed.map_or(0, |bytes| key.len() + bytes.value().len());
         self.state.bytes = self.state.bytes.saturating_sub(freed as u64);
@@ -336,31 +426,69 @@ impl<'txn> Tables<'txn> {
         let entries = self.due.extract_from_if::<&[u8], _>(..&end[..], |_, ()| true)?.take(limit);
         let entries = entries.map(|entry| entry.map(|(key, _)| key.value().to_vec()));
         let entries = entries.collect::<Result<Vec<_>, _>>()?;
-        for entry in entries {
-            let (instant, key) = decode_due(&entry)?;
-            match self.stored(key)? {
+        for due in entries {
+            let (instant, key) = decode_due(&due)?;
+            match self.entry(key)? {
                 // A record that cannot be read stays, so that its reader learns of it.
                 None | Some(Err(_)) => {}
-                Some(Ok(stored)) if stored.filed != Some(instant) => {}
-                Some(Ok(stored)) if stored.record.is_live(now) => {
-                    self.store(key, stored.record, None)?;
+                Some(Ok(entry)) if entry.stored.filed != Some(instant) => {}
+                Some(Ok(mut entry)) => {
+                    // Its entry of the index is gone.
+                    entry.stored.filed = None;
+                    if entry.stored.record.is_live(now) {
+                        self.file_anew(key, entry)?;
+                    } else {
+                        self.remove(key, Some(&entry))?;
+                    }
                 }
-                Some(Ok(_)) => self.remove(key, None)?,
             }
         }
         Ok(())
+    }
+
+    /// Lists a record under its expiry; its value stays where it is.
+    fn file_anew(&mut self, key: &[u8], mut entry: Entry) -> Result<(), BoxError> {
+        entry.stored.filed = entry.stored.record.expires_at;
+        if let Some(instant) = entry.stored.filed {
+            self.due.insert(&*encode_due(instant, key), ())?;
+        }
+        self.put(key, &entry)
+    }
+
+    /// Moves large values from the end of their file to where there is room before, until `enough`
+    /// bytes were moved. Returns how many were.
+    fn pack(&mut self, enough: u64) -> Result<u64, BoxError> {
+        let mut moved = 0;
+        while moved < enough {
+            let Some((from, key)) = self.beside.last_that_can_move()? else { break };
+            let Some(Ok(mut entry)) = self.entry(&key)? else { break };
+            let Ok(value) = self.beside.values.read(&key, from)? else { break };
+            let Some(to) = self.beside.space.take_before(from.offset, from.len) else { break };
+            entry.place = Some(self.beside.put_at(&key, &value, to)?);
+            self.beside.free(Some(from))?;
+            self.put(&key, &entry)?;
+            moved += u64::from(from.len);
+        }
+        Ok(moved)
     }
 
     fn next_due(&self) -> Result<Option<Timestamp>, BoxError> {
         first_due(&self.due)
     }
 
-    /// Writes the state row and closes the tables.
-    fn close(mut self, now: Timestamp) -> Result<State, redb::StorageError> {
+    /// Writes the state row, closes the tables, and makes the large values durable.
+    fn close(mut self, now: Timestamp) -> Result<(State, Vec<Extent>), BoxError> {
         self.state.time = self.state.time.max(now);
         self.state.commit += 1;
         self.state_row.insert((), self.state.row())?;
-        Ok(self.state)
+        Ok((self.state, self.beside.close()?))
+    }
+}
+
+/// Puts a value that was read into the record that it belongs to.
+fn fill(record: &mut Option<Record>, value: Option<Value>) {
+    if let (Some(record), Some(value)) = (record, value) {
+        record.value = value;
     }
 }
 
@@ -369,14 +497,15 @@ fn first_due(due: &impl ReadableTable<&'static [u8], ()>) -> Result<Option<Times
     Ok(Some(decode_due(entry.value())?.0))
 }
 
-fn decode(key: &[u8], bytes: &[u8]) -> Result<StoredRecord, StoreError> {
-    StoredRecord::decode(key, bytes).map_err(|error| format::corrupt(key, error))
+fn decode(key: &[u8], bytes: &[u8]) -> Result<Entry, StoreError> {
+    Entry::decode(key, bytes).map_err(|error| format::corrupt(key, error))
 }
 
 /// The records as of one commit. It pins the pages it shows: keep it briefly.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     records: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    values: Arc<ValuesFile>,
     /// The engine that it belongs to.
     pub(super) generation: u64,
 }
@@ -394,8 +523,17 @@ impl Snapshot {
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<Record>, ReadError> {
         shielded(|| {
             let found = self.records.get(key)?;
-            found.map(|bytes| Ok(decode(key, bytes.value())?.record)).transpose()
+            found.map(|bytes| self.record(key, bytes.value())).transpose()
         })
+    }
+
+    /// The whole record. While this snapshot lives, its large value is not written over.
+    fn record(&self, key: &[u8], bytes: &[u8]) -> Result<Record, ReadError> {
+        let Entry { stored, place } = decode(key, bytes)?;
+        let Some(place) = place else { return Ok(stored.record) };
+        let read = self.values.read(key, place).map_err(|error| ReadError::Engine(error.into()))?;
+        let value = read.map_err(|error| format::corrupt(key, error))?;
+        Ok(Record { value, ..stored.record })
     }
 
     /// Hands the records from `start` on to `visit`, expired or not, in key order.
@@ -407,7 +545,7 @@ impl Snapshot {
         shielded(|| {
             for row in self.records.range::<&[u8]>((start, Bound::Unbounded))? {
                 let (key, bytes) = row?;
-                let record = decode(key.value(), bytes.value())?.record;
+                let record = self.record(key.value(), bytes.value())?;
                 if matches!(visit(key.value(), record)?, Walk::Stop) {
                     break;
                 }

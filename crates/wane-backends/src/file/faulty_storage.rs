@@ -5,13 +5,16 @@
 //! sectors, or lost, whatever became of those before it. Nothing is really synced, so that a run
 //! costs microseconds.
 
-use std::io;
 use std::ops::Bound;
+use std::path::Path;
 use std::sync::Arc;
+use std::{fs, io};
 
 use parking_lot::Mutex;
 use redb::backends::FileBackend;
 use redb::{BackendError, StorageBackend};
+
+use super::Part;
 
 /// What a disk writes in one piece.
 const SECTOR: usize = 512;
@@ -44,12 +47,19 @@ pub struct FaultyDisk {
 #[derive(Debug)]
 struct State {
     chance: u64,
-    synced: Vec<u8>,
-    unsynced: Vec<Unsynced>,
+    records: Platter,
+    values: Platter,
     /// The fault, and how many calls of its kind succeed before it.
     armed: Option<(Fault, u64)>,
     struck: Option<Fault>,
     ignores_syncs: bool,
+}
+
+/// What one file holds.
+#[derive(Debug, Default)]
+struct Platter {
+    synced: Vec<u8>,
+    unsynced: Vec<Unsynced>,
 }
 
 #[derive(Debug)]
@@ -71,8 +81,8 @@ impl FaultyDisk {
     pub fn seeded(seed: u64) -> Self {
         let state = State {
             chance: seed,
-            synced: Vec::new(),
-            unsynced: Vec::new(),
+            records: Platter::default(),
+            values: Platter::default(),
             armed: None,
             struck: None,
             ignores_syncs: false,
@@ -103,20 +113,23 @@ impl FaultyDisk {
         state.struck = state.struck.filter(|fault| *fault != Fault::DiskFull);
     }
 
-    /// What the file holds after a power cut at this moment, by chance.
-    pub fn remains(&self) -> Vec<u8> {
-        self.state.lock().remains()
+    /// Leaves in the files of the store in `directory` what a power cut at this moment leaves, by
+    /// chance.
+    pub fn lose_what_was_not_synced(&self, directory: &Path) -> io::Result<()> {
+        let mut state = self.state.lock();
+        fs::write(directory.join("records.redb"), state.remains(Part::Records))?;
+        let values = directory.join("values");
+        if values.exists() { fs::write(values, state.remains(Part::Values)) } else { Ok(()) }
     }
 
     /// Puts the disk under `file`.
-    pub(super) fn under(&self, file: FileBackend) -> io::Result<FaultyStorage> {
+    pub(super) fn under(&self, part: Part, file: FileBackend) -> io::Result<FaultyStorage> {
         let mut bytes = vec![0; file.len()? as usize];
         file.read(0, &mut bytes)?;
         let mut state = self.state.lock();
-        state.synced = bytes;
-        state.unsynced.clear();
+        *state.platter(part) = Platter { synced: bytes, unsynced: Vec::new() };
         drop(state);
-        Ok(FaultyStorage { file, disk: self.clone() })
+        Ok(FaultyStorage { file, part, disk: self.clone() })
     }
 }
 
@@ -147,15 +160,16 @@ impl State {
         Some(fault)
     }
 
-    fn sync(&mut self) {
-        for unsynced in std::mem::take(&mut self.unsynced) {
-            unsynced.apply(&mut self.synced, |_| true);
+    fn platter(&mut self, part: Part) -> &mut Platter {
+        match part {
+            Part::Records => &mut self.records,
+            Part::Values => &mut self.values,
         }
     }
 
-    fn remains(&mut self) -> Vec<u8> {
-        let mut bytes = self.synced.clone();
-        let unsynced = std::mem::take(&mut self.unsynced);
+    fn remains(&mut self, part: Part) -> Vec<u8> {
+        let Platter { synced: mut bytes, unsynced } = std::mem::take(self.platter(part));
+        let synced = bytes.clone();
         // Of four cuts one loses everything, one loses nothing, and two mix.
         let mixed = self.draw(4);
         for write in &unsynced {
@@ -166,8 +180,16 @@ impl State {
                 _ => true,
             });
         }
-        self.unsynced = unsynced;
+        *self.platter(part) = Platter { synced, unsynced };
         bytes
+    }
+}
+
+impl Platter {
+    fn sync(&mut self) {
+        for unsynced in std::mem::take(&mut self.unsynced) {
+            unsynced.apply(&mut self.synced, |_| true);
+        }
     }
 }
 
@@ -216,6 +238,7 @@ impl Unsynced {
 #[derive(Debug)]
 pub(super) struct FaultyStorage {
     file: FileBackend,
+    part: Part,
     disk: FaultyDisk,
 }
 
@@ -243,7 +266,7 @@ impl StorageBackend for FaultyStorage {
         if let Some(fault) = state.strikes(Call::Write) {
             return Err(fault.error());
         }
-        state.unsynced.push(Unsynced::Length(len as usize));
+        state.platter(self.part).unsynced.push(Unsynced::Length(len as usize));
         self.file.set_len(len)
     }
 
@@ -252,7 +275,7 @@ impl StorageBackend for FaultyStorage {
         match state.strikes(Call::Sync) {
             Some(fault) => return Err(fault.error()),
             None if state.ignores_syncs => {}
-            None => state.sync(),
+            None => state.platter(self.part).sync(),
         }
         Ok(())
     }
@@ -266,7 +289,8 @@ impl StorageBackend for FaultyStorage {
             Some(Fault::PowerCut) => &[],
             Some(_) => &data[..data.len() / 2],
         };
-        state.unsynced.push(Unsynced::Write(offset as usize, written.to_vec()));
+        let write = Unsynced::Write(offset as usize, written.to_vec());
+        state.platter(self.part).unsynced.push(write);
         self.file.write(offset, written)?;
         struck.map_or(Ok(()), |fault| Err(fault.error()))
     }

@@ -2,26 +2,40 @@
 //!
 //! ```text
 //! key      partition length u16 | partition | clustering
-//! record   crc32 u32 | flags u8 | [expiry u64] [filed u64] [fence u64] | value
+//! record   crc32 u32 | flags u8 | [expiry u64] [filed u64] [fence u64] | value or place
+//! place    offset u64 | length u32 | crc32 u32
 //! due      instant u64 | key
+//! large    length u32 | crc32 u32 | key
 //! ```
 //!
 //! Numbers are big-endian, so that byte order is the order of partitions' rows and of time. The
 //! checksum covers the key as well as the record: a record that turns up under another key is as
-//! corrupt as one with a flipped bit. Fields that are absent take no room.
+//! corrupt as one with a flipped bit. Fields that are absent take no room. A large value is not in
+//! its record, which says where it lies; the checksum of such a value covers the key as well.
 //!
 //! Decoding never panics and accepts exactly what encoding produces.
 
-use bytes::Bytes;
-use wane::store::{Fence, Key, Record, StoreError, Timestamp, Value};
+use wane::store::{Fence, Key, MAX_VALUE, Record, StoreError, Timestamp, Value};
 
-/// The format that this code reads and writes. An older one is converted, a newer one refused.
-pub(super) const FORMAT_VERSION: u64 = 1;
+use super::space::BLOCK;
+
+/// The newest format that this code reads and writes. A newer one is refused.
+pub(super) const FORMAT_VERSION: u64 = LARGE_FORMAT;
+
+/// The format of a store whose values all lie in the tree.
+pub(super) const PLAIN_FORMAT: u64 = 1;
+
+/// The format of a store that has had a large value.
+pub(super) const LARGE_FORMAT: u64 = 2;
+
+/// Values of this size and more lie beside the tree.
+pub(super) const LARGE: usize = 32_768;
 
 const HAS_EXPIRY: u8 = 1;
 const HAS_FILED: u8 = 2;
 const HAS_FENCE: u8 = 4;
-const ALL_FLAGS: u8 = HAS_EXPIRY | HAS_FILED | HAS_FENCE;
+const IS_PLACED: u8 = 8;
+const ALL_FLAGS: u8 = HAS_EXPIRY | HAS_FILED | HAS_FENCE | IS_PLACED;
 
 const CRC_LEN: usize = 4;
 
@@ -52,6 +66,19 @@ pub struct StoredRecord {
 impl StoredRecord {
     /// Writes the record's bytes to `out`, in place of what it held.
     pub fn encode(&self, key: &[u8], out: &mut Vec<u8>) {
+        self.encode_with(None, key, out);
+    }
+
+    /// Reads a record stored under `key` with its value.
+    pub fn decode(key: &[u8], bytes: &[u8]) -> Result<Self, FormatError> {
+        match Entry::decode(key, bytes)? {
+            Entry { stored, place: None } => Ok(stored),
+            Entry { place: Some(_), .. } => Err(FormatError::Impossible("flag")),
+        }
+    }
+
+    /// Writes the record with its value, or with the place where that lies.
+    fn encode_with(&self, place: Option<Place>, key: &[u8], out: &mut Vec<u8>) {
         debug_assert!(self.is_filed_in_time(), "{self:?} cannot be read back");
         let Record { value, expires_at, fence } = &self.record;
         let filed = self.filed.filter(|filed| Some(*filed) != *expires_at);
@@ -59,6 +86,7 @@ impl StoredRecord {
         flags |= if expires_at.is_some() { HAS_EXPIRY } else { 0 };
         flags |= if filed.is_some() { HAS_FILED } else { 0 };
         flags |= if *fence == Fence::NONE { 0 } else { HAS_FENCE };
+        flags |= if place.is_some() { IS_PLACED } else { 0 };
 
         out.clear();
         out.extend_from_slice(&[0; CRC_LEN]);
@@ -69,13 +97,67 @@ impl StoredRecord {
         if *fence != Fence::NONE {
             out.extend_from_slice(&fence.0.to_be_bytes());
         }
-        out.extend_from_slice(value);
+        match place {
+            None => out.extend_from_slice(value),
+            Some(Place { offset, len, crc }) => {
+                out.extend_from_slice(&offset.to_be_bytes());
+                out.extend_from_slice(&len.to_be_bytes());
+                out.extend_from_slice(&crc.to_be_bytes());
+            }
+        }
         let crc = checksum(key, &out[CRC_LEN..]);
         out[..CRC_LEN].copy_from_slice(&crc.to_be_bytes());
     }
 
-    /// Reads a record stored under `key`.
-    pub fn decode(key: &[u8], bytes: &[u8]) -> Result<Self, FormatError> {
+    /// Whether the expiry index lists the record if it expires, and no later than that.
+    fn is_filed_in_time(&self) -> bool {
+        self.filed.is_some() == self.record.expires_at.is_some()
+            && self.filed <= self.record.expires_at
+    }
+}
+
+/// Where a large value lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) offset: u64,
+    pub(super) len: u32,
+    /// Of the key and the value.
+    pub(super) crc: u32,
+}
+
+impl Place {
+    fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        let (offset, rest) = bytes.split_first_chunk().ok_or(FormatError::Short)?;
+        let (len, crc) = rest.split_first_chunk().ok_or(FormatError::Short)?;
+        let crc = crc.try_into().map_err(|_| FormatError::Impossible("place"))?;
+        let place = Self {
+            offset: u64::from_be_bytes(*offset),
+            len: u32::from_be_bytes(*len),
+            crc: u32::from_be_bytes(crc),
+        };
+        let is_large = (LARGE..=MAX_VALUE).contains(&(place.len as usize));
+        if is_large && place.offset.is_multiple_of(BLOCK) {
+            return Ok(place);
+        }
+        Err(FormatError::Impossible("place"))
+    }
+}
+
+/// What the tree holds under a key: a record, whose value is empty here where it has a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) stored: StoredRecord,
+    pub(super) place: Option<Place>,
+}
+
+impl Entry {
+    /// Writes the entry's bytes to `out`, in place of what it held.
+    pub(super) fn encode(&self, key: &[u8], out: &mut Vec<u8>) {
+        self.stored.encode_with(self.place, key, out);
+    }
+
+    /// Reads what is stored under `key`.
+    pub(super) fn decode(key: &[u8], bytes: &[u8]) -> Result<Self, FormatError> {
         let (crc, body) = bytes.split_first_chunk().ok_or(FormatError::Short)?;
         if checksum(key, body) != u32::from_be_bytes(*crc) {
             return Err(FormatError::Checksum);
@@ -96,17 +178,26 @@ impl StoredRecord {
         if fence == Some(0) {
             return Err(FormatError::Impossible("fence"));
         }
-        let value = Value::new(Bytes::copy_from_slice(rest));
+        let place = (flags & IS_PLACED != 0).then(|| Place::decode(rest)).transpose()?;
+        let value = if place.is_some() { &[] } else { rest };
+        let value = Value::copy_from_slice(value);
         let value = value.map_err(|_| FormatError::Impossible("length"))?;
         let record = Record { value, expires_at, fence: Fence(fence.unwrap_or(0)) };
-        Ok(Self { record, filed: filed.or(expires_at) })
+        Ok(Self { stored: StoredRecord { record, filed: filed.or(expires_at) }, place })
     }
+}
 
-    /// Whether the expiry index lists the record if it expires, and no later than that.
-    fn is_filed_in_time(&self) -> bool {
-        self.filed.is_some() == self.record.expires_at.is_some()
-            && self.filed <= self.record.expires_at
-    }
+/// The entry of a large value in the list of them, under its offset.
+pub(super) fn encode_large(key: &[u8], place: Place) -> Vec<u8> {
+    [&place.len.to_be_bytes()[..], &place.crc.to_be_bytes(), key].concat()
+}
+
+/// The place and the stored key of an entry of that list.
+pub(super) fn decode_large(offset: u64, bytes: &[u8]) -> Result<(Place, &[u8]), FormatError> {
+    let (len, rest) = bytes.split_first_chunk().ok_or(FormatError::Short)?;
+    let (crc, key) = rest.split_first_chunk().ok_or(FormatError::Short)?;
+    let (len, crc) = (u32::from_be_bytes(*len), u32::from_be_bytes(*crc));
+    Ok((Place { offset, len, crc }, key))
 }
 
 /// The bytes under which a key is stored.
@@ -151,7 +242,8 @@ pub(super) fn corrupt(stored_key: &[u8], error: FormatError) -> StoreError {
     }
 }
 
-fn checksum(key: &[u8], body: &[u8]) -> u32 {
+/// The checksum of bytes that are stored under a key.
+pub(super) fn checksum(key: &[u8], body: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(key);
     hasher.update(body);
@@ -169,8 +261,6 @@ fn take_if(present: bool, rest: &mut &[u8]) -> Result<Option<u64>, FormatError> 
 
 #[cfg(test)]
 mod tests {
-    use wane::store::MAX_VALUE;
-
     use super::*;
 
     /// The key `apps`/`row` as stored.
@@ -277,6 +367,38 @@ mod tests {
             assert_eq!(StoredRecord::decode(KEY, &sealed(body)), Err(error));
         }
         assert!(StoredRecord::decode(KEY, &sealed(&vec![0; 1 + MAX_VALUE])).is_ok());
+    }
+
+    #[test]
+    fn a_place_keeps_its_bytes() {
+        let stored = stored(b"", Some(EXPIRY), 0);
+        let place = Place { offset: 3 * BLOCK, len: 102_400, crc: 0x0102_0304 };
+        let entry = Entry { stored, place: Some(place) };
+        let mut bytes = Vec::new();
+        entry.encode(KEY, &mut bytes);
+        let body = b"\x09\x00\x00\x01\x8B\xCF\xE5\x68\x00\
+            \x00\x00\x00\x00\x00\x00\x30\x00\x00\x01\x90\x00\x01\x02\x03\x04";
+        assert_eq!(bytes, sealed(body));
+        assert_eq!(Entry::decode(KEY, &bytes), Ok(entry));
+        let refused = StoredRecord::decode(KEY, &bytes);
+        assert_eq!(refused, Err(FormatError::Impossible("flag")), "its value is elsewhere");
+        assert_eq!(decode_large(place.offset, &encode_large(KEY, place)), Ok((place, KEY)));
+    }
+
+    #[test]
+    fn a_place_that_is_never_written_is_refused() {
+        let sealed_place = |offset: u64, len: u32, more: &[u8]| {
+            let (offset, len) = (offset.to_be_bytes(), len.to_be_bytes());
+            let body = [&[IS_PLACED][..], &offset, &len, &[1, 2, 3, 4], more].concat();
+            Entry::decode(KEY, &sealed(&body)).map(drop)
+        };
+        let impossible = Err(FormatError::Impossible("place"));
+        assert_eq!(sealed_place(BLOCK, LARGE as u32, b""), Ok(()));
+        assert_eq!(sealed_place(BLOCK, LARGE as u32, b"x"), impossible);
+        assert_eq!(sealed_place(BLOCK, LARGE as u32 - 1, b""), impossible);
+        assert_eq!(sealed_place(BLOCK, MAX_VALUE as u32 + 1, b""), impossible);
+        assert_eq!(sealed_place(BLOCK + 1, LARGE as u32, b""), impossible);
+        assert_eq!(Entry::decode(KEY, &sealed(&[IS_PLACED])).map(drop), Err(FormatError::Short));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The file of a store, lent to one engine after another.
+//! The files of a store, lent to one engine after another.
 //!
 //! redb gives up for good at the first error of its storage, whatever the error is. A disk without
 //! room need not be the end: nothing that is on it is in doubt, as long as no sync has failed. So
@@ -12,11 +12,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use redb::{BackendError, StorageBackend};
+use wane::store::Value;
 
-/// The owner of the file.
+use super::format::{FormatError, Place};
+use super::values::ValuesFile;
+
+/// The owner of the files.
 #[derive(Debug)]
 pub(super) struct Lender {
     file: Arc<dyn StorageBackend>,
+    values: Arc<ValuesFile>,
     loan: Arc<Loan>,
 }
 
@@ -29,20 +34,27 @@ struct Loan {
 }
 
 impl Lender {
-    pub(super) fn new(file: impl StorageBackend) -> Self {
-        Self { file: Arc::new(file), loan: Arc::default() }
+    pub(super) fn new(file: impl StorageBackend, values: ValuesFile) -> Self {
+        Self { file: Arc::new(file), values: Arc::new(values), loan: Arc::default() }
     }
 
-    /// Ends the loan there was, and lends the file anew.
-    pub(super) fn lend(&mut self) -> LentStorage {
+    /// Ends the loan there was, and lends the files anew.
+    pub(super) fn lend(&mut self) -> (LentStorage, LentValues) {
         self.loan.ended.store(true, Ordering::SeqCst);
         self.loan = Arc::default();
-        LentStorage { file: Arc::clone(&self.file), loan: Arc::clone(&self.loan) }
+        let loan = || Arc::clone(&self.loan);
+        let storage = LentStorage { file: Arc::clone(&self.file), loan: loan() };
+        (storage, LentValues { file: Arc::clone(&self.values), loan: loan() })
     }
 
     /// Makes durable whatever is in the file now.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
+    }
+
+    /// Where the file of large values is.
+    pub(super) fn values(&self) -> Arc<ValuesFile> {
+        Arc::clone(&self.values)
     }
 
     /// Whether all that went wrong is that something did not fit on the disk.
@@ -149,21 +161,64 @@ impl StorageBackend for LentStorage {
     }
 }
 
+/// The file of large values in the hands of one engine.
+#[derive(Debug)]
+pub(super) struct LentValues {
+    file: Arc<ValuesFile>,
+    loan: Arc<Loan>,
+}
+
+impl LentValues {
+    /// The file itself, for readers, who change nothing.
+    pub(super) fn file(&self) -> Arc<ValuesFile> {
+        Arc::clone(&self.file)
+    }
+
+    pub(super) fn len(&self) -> io::Result<u64> {
+        self.loan.must(self.file.len())
+    }
+
+    pub(super) fn read(&self, key: &[u8], place: Place) -> io::Result<Result<Value, FormatError>> {
+        self.loan.must(self.file.read(key, place))
+    }
+
+    pub(super) fn write(&self, offset: u64, value: &[u8]) -> io::Result<()> {
+        self.loan.check()?;
+        self.loan.noted(self.file.write(offset, value))
+    }
+
+    pub(super) fn set_len(&self, len: u64) -> io::Result<()> {
+        self.loan.check()?;
+        self.loan.noted(self.file.set_len(len))
+    }
+
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.loan.check()?;
+        self.loan.must(self.file.sync())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use redb::backends::InMemoryBackend;
 
     use super::*;
 
+    fn no_values() -> ValuesFile {
+        let wrap = |file| Ok(Box::new(file) as Box<dyn StorageBackend>);
+        ValuesFile::open("there is none".into(), Box::new(wrap)).unwrap()
+    }
+
     #[test]
     fn an_engine_whose_loan_has_ended_changes_nothing_any_more() {
-        let mut lender = Lender::new(InMemoryBackend::new());
-        let first = lender.lend();
+        let mut lender = Lender::new(InMemoryBackend::new(), no_values());
+        let (first, first_values) = lender.lend();
         first.set_len(8).unwrap();
         first.write(0, &[1; 8]).unwrap();
-        let second = lender.lend();
+        let (second, _) = lender.lend();
         assert!(first.write(0, &[2; 8]).is_err() && first.set_len(0).is_err());
         assert!(first.sync_data().is_err());
+        assert!(first_values.write(0, &[2; 8]).is_err() && first_values.sync().is_err());
         let mut seen = [0; 8];
         second.read(0, &mut seen).unwrap();
         assert_eq!(seen, [1; 8]);
@@ -174,7 +229,8 @@ mod tests {
     fn lack_of_room_is_told_from_everything_worse() {
         let full = || io::Error::from(io::ErrorKind::StorageFull);
         let loan = Arc::new(Loan::default());
-        let lender = Lender { file: Arc::new(InMemoryBackend::new()), loan: Arc::clone(&loan) };
+        let mut lender = Lender::new(InMemoryBackend::new(), no_values());
+        lender.loan = Arc::clone(&loan);
         loan.noted::<()>(Err(full())).unwrap_err();
         assert!(lender.only_lacked_room());
         loan.must::<()>(Err(full())).unwrap_err();

@@ -14,6 +14,9 @@
 //! | `engine` | redb behind two verbs: apply a batch, show a snapshot |
 //! | `view` | reading a snapshot at one instant |
 //! | `format` | the bytes on disk |
+//! | `beside` | large values within a transaction |
+//! | `values` | large values, in a file beside the tree |
+//! | `space` | the room in that file |
 //! | `acknowledged` | the last commit that callers were told of |
 //! | `lent_storage` | the file, which outlives an engine that ran out of room |
 //! | `tentative_storage` | a file that is refused stays as it was found |
@@ -21,6 +24,7 @@
 //! | `faulty_storage` | a disk that fails as told, for the proofs |
 
 mod acknowledged;
+mod beside;
 mod checked_storage;
 mod directory;
 mod engine;
@@ -31,7 +35,9 @@ mod lent_storage;
 mod page_cache;
 mod queue;
 mod room;
+mod space;
 mod tentative_storage;
+mod values;
 mod view;
 mod writer;
 
@@ -64,6 +70,15 @@ use crate::OpenError;
 /// cannot hold up a reader's thread.
 const PAGE_WALK: usize = 20_000;
 
+/// The files of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// The tree.
+    Records,
+    /// The large values beside it.
+    Values,
+}
+
 /// A durable store in a directory of its own.
 ///
 /// A handle is a cheap clone. When the last one is dropped, the writer finishes what it was given
@@ -83,7 +98,7 @@ struct Inner {
 impl FileStore {
     /// Opens the store in `directory`. Opening it twice in one process gives the same store.
     pub fn open(directory: &Path, clock: SharedClock) -> Result<Self, OpenError> {
-        Self::open_with(directory, clock, Ok)
+        Self::open_with(directory, clock, |_, file| Ok(file))
     }
 
     /// Opens the store in `directory` on a disk that fails as told.
@@ -93,13 +108,14 @@ impl FileStore {
         directory: &Path,
         clock: SharedClock,
     ) -> Result<Self, OpenError> {
-        Self::open_with(directory, clock, |file| disk.under(file))
+        let disk = disk.clone();
+        Self::open_with(directory, clock, move |part, file| disk.under(part, file))
     }
 
     fn open_with<S: StorageBackend>(
         directory: &Path,
         clock: SharedClock,
-        storage: impl FnOnce(FileBackend) -> std::io::Result<S>,
+        storage: impl Fn(Part, FileBackend) -> std::io::Result<S> + Send + Sync + 'static,
     ) -> Result<Self, OpenError> {
         let mut register = Register::lock();
         let Ok(path) = directory.canonicalize() else {
@@ -161,7 +177,7 @@ impl FileStore {
         Directory::new(directory).take_over(&Directory::new(draft))
     }
 
-    /// The size of the file, in bytes.
+    /// The size of its files, in bytes.
     pub fn size_on_disk(&self) -> std::io::Result<u64> {
         self.inner.shared.file_size()
     }
@@ -199,7 +215,7 @@ impl Inner {
     fn start<S: StorageBackend>(
         path: PathBuf,
         clock: SharedClock,
-        storage: impl FnOnce(FileBackend) -> std::io::Result<S>,
+        storage: impl Fn(Part, FileBackend) -> std::io::Result<S> + Send + Sync + 'static,
     ) -> Result<Self, OpenError> {
         let directory = Directory::new(&path);
         let (engine, found, acknowledged, lender) = directory.open(storage)?;
@@ -207,7 +223,7 @@ impl Inner {
         let io = |source| OpenError::Io { path: path.clone(), source };
         let snapshot = engine.snapshot().map_err(|error| io(error.into()))?;
         let next_due = engine.next_due().map_err(io)?;
-        let shared = Arc::new(Shared::new(clock, directory.records(), snapshot));
+        let shared = Arc::new(Shared::new(clock, directory.records(), lender.values(), snapshot));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let runtime = runtime.map_err(|error| io(error.into()))?;
         let file = OpenFile { directory, lender, acknowledged };

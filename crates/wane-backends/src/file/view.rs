@@ -12,7 +12,7 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::RwLock;
 use tokio::sync::Notify;
@@ -21,6 +21,7 @@ use wane::store::{BoxError, Record, StoreError, Timestamp};
 
 use super::engine::{KeyedChange, ReadError, Snapshot};
 use super::queue::Queue;
+use super::values::ValuesFile;
 
 /// What handles and the writer share.
 #[derive(Debug)]
@@ -28,6 +29,7 @@ pub(super) struct Shared {
     pub(super) clock: SharedClock,
     pub(super) queue: Queue,
     path: PathBuf,
+    values: Arc<ValuesFile>,
     visible: RwLock<Visible>,
     failure: OnceLock<String>,
 }
@@ -70,12 +72,18 @@ impl Group {
 }
 
 impl Shared {
-    pub(super) fn new(clock: SharedClock, path: PathBuf, snapshot: Snapshot) -> Self {
+    pub(super) fn new(
+        clock: SharedClock,
+        path: PathBuf,
+        values: Arc<ValuesFile>,
+        snapshot: Snapshot,
+    ) -> Self {
         let visible = Visible { snapshot: Some(Arc::new(snapshot)), in_flight: None };
         Self {
             clock,
             queue: Queue::default(),
             path,
+            values,
             visible: RwLock::new(visible),
             failure: OnceLock::new(),
         }
@@ -101,11 +109,17 @@ impl Shared {
         }
     }
 
-    /// Shows readers the latest commit.
-    pub(super) fn publish(&self, snapshot: Snapshot) {
+    /// Shows readers the latest commit. Returns what they were shown before, which some may still
+    /// read.
+    pub(super) fn publish(&self, snapshot: Snapshot) -> Weak<Snapshot> {
         let old = self.visible.write().snapshot.replace(Arc::new(snapshot));
         // Freed outside of the lock.
-        drop(old);
+        old.as_ref().map(Arc::downgrade).unwrap_or_default()
+    }
+
+    /// What readers are shown.
+    pub(super) fn shown(&self) -> Weak<Snapshot> {
+        self.visible.read().snapshot.as_ref().map(Arc::downgrade).unwrap_or_default()
     }
 
     /// Runs `work`, which returns the snapshot to go on with, while no reader can take one.
@@ -120,8 +134,14 @@ impl Shared {
         Ok(result)
     }
 
-    pub(super) fn file_size(&self) -> std::io::Result<u64> {
+    /// The size of the tree's file.
+    pub(super) fn tree_size(&self) -> std::io::Result<u64> {
         Ok(std::fs::metadata(&self.path)?.len())
+    }
+
+    /// The size of all files.
+    pub(super) fn file_size(&self) -> std::io::Result<u64> {
+        Ok(self.tree_size()? + self.values.len()?)
     }
 
     /// Notes the first reason why the store can no longer be trusted.

@@ -13,7 +13,7 @@
 //! room.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
@@ -21,18 +21,21 @@ use wane::store::{BoxError, StoreError, Timestamp};
 
 use super::acknowledged::Acknowledged;
 use super::directory::Directory;
-use super::engine::{Applied, Engine, KeyedChange, Snapshot, Unapplied};
+use super::engine::{Applied, Chores, Engine, KeyedChange, Snapshot, Unapplied};
 use super::lent_storage::{Lender, LentStorage};
 use super::queue::{Answers, Job, Taken};
 use super::room::Room;
 use super::tentative_storage::TentativeStorage;
 use super::view::Shared;
 
-/// Due records removed along with a group.
-const SWEEP_BUSY: usize = 32;
+/// What is done along with a group.
+const BUSY: Chores = Chores { sweep: 32, pack: 0 };
 
-/// Due records removed in one step while nobody waits.
-const SWEEP_IDLE: usize = 2_048;
+/// What is done in one step while nobody waits.
+const IDLE: Chores = Chores { sweep: 2_048, pack: 0 };
+
+/// Bytes of large values moved in one step while nobody waits.
+const PACK_IDLE: u64 = 8 << 20;
 
 /// How long nobody must have come before the writer takes time for larger steps.
 const IDLE_AFTER: Duration = Duration::from_millis(10);
@@ -43,8 +46,9 @@ const COMPACT_AFTER: Duration = Duration::from_secs(1);
 /// How long the writer sleeps at most, so that an expiry far ahead needs no exact timer.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
-/// A file below this size is left as it is.
+/// Files that have less than this together are left as they are, and so is a small one.
 const COMPACT_ABOVE: u64 = 8 << 20;
+const SMALL_FILE: u64 = 1 << 20;
 
 /// Compaction copies what is left, and callers wait for it: no more than this is worth it.
 const COMPACT_AT_MOST: u64 = 64 << 20;
@@ -130,7 +134,7 @@ impl Writer {
                     // Notes the time, so that what readers saw expire stays gone after reopening.
                     // A failure is noted where callers would look for it, and none is left.
                     if !self.room.is_lacking() {
-                        drop(self.commit(Vec::new(), 0));
+                        drop(self.commit(Vec::new(), Chores::default()));
                     }
                     false
                 }
@@ -173,8 +177,7 @@ impl Writer {
             replies.push((changes.len(), reply));
             batch.extend(changes);
         }
-        let result =
-            if self.has_room() { self.commit(batch, SWEEP_BUSY) } else { Err(Failure::NoRoom) };
+        let result = if self.has_room() { self.commit(batch, BUSY) } else { Err(Failure::NoRoom) };
         let mut outcomes = result.map(|applied| applied.outcomes.into_iter());
         for (count, reply) in replies {
             let answers: Answers = match &mut outcomes {
@@ -194,9 +197,9 @@ impl Writer {
 
     /// Makes a batch durable and visible. Where it fails for another reason than a full disk, notes
     /// that for all callers to come.
-    fn commit(&mut self, batch: Vec<KeyedChange>, sweep: usize) -> Result<Applied, Failure> {
+    fn commit(&mut self, batch: Vec<KeyedChange>, chores: Chores) -> Result<Applied, Failure> {
         let now = self.shared.announce(&batch);
-        let result = self.try_commit(batch, sweep, now).or_else(|unapplied| {
+        let result = self.try_commit(batch, chores, now).or_else(|unapplied| {
             if self.file.lender.only_lacked_room() {
                 return self.start_over(unapplied);
             }
@@ -210,14 +213,15 @@ impl Writer {
     fn try_commit(
         &mut self,
         batch: Vec<KeyedChange>,
-        sweep: usize,
+        chores: Chores,
         now: Timestamp,
     ) -> Result<Applied, Unapplied> {
         // redb can panic on a page that rotted since it was verified.
-        let applied = catch_unwind(AssertUnwindSafe(|| self.engine.apply(batch, sweep, now)))
+        let mut applied = catch_unwind(AssertUnwindSafe(|| self.engine.apply(batch, chores, now)))
             .unwrap_or_else(|_| Err(BoxError::from("a page of the file is damaged").into()))?;
         self.file.acknowledged.note(applied.commit).map_err(BoxError::from)?;
-        self.shared.publish(self.engine.snapshot().map_err(BoxError::from)?);
+        let shown_before = self.shared.publish(self.engine.snapshot().map_err(BoxError::from)?);
+        self.engine.retire(shown_before, std::mem::take(&mut applied.freed));
         self.next_due = applied.next_due;
         self.compaction.due = true;
         Ok(applied)
@@ -229,7 +233,8 @@ impl Writer {
         let Unapplied { reason, staged } = unapplied;
         let before = self.engine.last_commit();
         let shared = Arc::clone(&self.shared);
-        match shared.without_snapshot(|| self.reopen()) {
+        let shown = shared.shown();
+        match shared.without_snapshot(|| self.reopen(shown)) {
             Ok(last) if last == before => Err(Failure::NoRoom),
             // What did not fit was not needed.
             Ok(last) => staged.filter(|staged| staged.commit == last).ok_or_else(|| {
@@ -244,13 +249,13 @@ impl Writer {
         }
     }
 
-    /// Opens another engine and returns its last commit.
-    fn reopen(&mut self) -> Result<(u64, Snapshot), BoxError> {
+    /// Opens another engine and returns its last commit. Some may still read what was `shown`.
+    fn reopen(&mut self, shown: Weak<Snapshot>) -> Result<(u64, Snapshot), BoxError> {
         let before = self.engine.last_commit();
         let OpenFile { directory, lender, acknowledged } = &mut self.file;
         // What is found there is about to be shown.
         lender.sync()?;
-        let opened = directory.open_engine(lender, self.engine.generation() + 1)?;
+        let mut opened = directory.open_engine(lender, self.engine.generation() + 1)?;
         let last = opened.found.commit;
         if last < before {
             return Err(format!("commit {before} was acknowledged, the file has {last}").into());
@@ -264,9 +269,10 @@ impl Writer {
         let snapshot = opened.engine.snapshot()?;
         self.next_due = opened.engine.next_due()?;
         self.unaccepted = unaccepted;
+        opened.engine.take_over(&mut self.engine, shown);
         self.engine = opened.engine;
         // Making the file smaller needs room too: not again for little.
-        self.compaction.size = self.shared.file_size()?;
+        self.compaction.size = self.shared.tree_size()?;
         self.room.ran_out(self.shared.clock.monotonic());
         Ok((last, snapshot))
     }
@@ -289,7 +295,7 @@ impl Writer {
             return false;
         }
         self.unaccepted = None;
-        let fits = self.commit(Vec::new(), SWEEP_BUSY).is_ok();
+        let fits = self.commit(Vec::new(), BUSY).is_ok();
         if fits {
             self.room.found(now);
         }
@@ -304,7 +310,7 @@ impl Writer {
         let now = self.shared.clock.now();
         let is_due = |due: Option<Timestamp>| due.is_some_and(|due| due <= now);
         if is_due(self.next_due) {
-            if self.commit(Vec::new(), SWEEP_IDLE).is_err() {
+            if self.commit(Vec::new(), IDLE).is_err() {
                 return self.goes_on();
             }
             // Callers that came meanwhile go before the next slice.
@@ -317,6 +323,9 @@ impl Writer {
         if !self.compaction.due {
             return true;
         }
+        if !self.pack_if_worthwhile() {
+            return self.goes_on();
+        }
         match self.compact_if_worthwhile() {
             Ok(()) => true,
             Err(error) => {
@@ -326,24 +335,49 @@ impl Writer {
         }
     }
 
+    /// Makes the file of large values smaller. `false` means that there is more to do, or that the
+    /// engine has failed.
+    fn pack_if_worthwhile(&mut self) -> bool {
+        let (used, end) = self.engine.values_extent();
+        if self.is_worthwhile(end, used) {
+            let pack = Chores { sweep: 0, pack: PACK_IDLE };
+            match self.commit(Vec::new(), pack) {
+                Ok(applied) if applied.packed == 0 => {}
+                Ok(_) | Err(_) => return false,
+            }
+        }
+        if let Err(error) = self.engine.trim_values()
+            && !self.file.lender.only_lacked_room()
+        {
+            self.shared.fail(&error.to_string());
+            return false;
+        }
+        true
+    }
+
+    /// Whether a file of this size with so many bytes in it should be made smaller.
+    fn is_worthwhile(&self, size: u64, left: u64) -> bool {
+        size > SMALL_FILE
+            && size > COMPACT_FROM * left
+            && left < COMPACT_AT_MOST
+            && self.shared.file_size().is_ok_and(|all| all > COMPACT_ABOVE)
+    }
+
     fn compact_if_worthwhile(&mut self) -> Result<(), BoxError> {
         self.compaction.due = false;
         let left = self.engine.stored_bytes();
-        let size = self.shared.file_size()?;
-        let worthwhile = size > COMPACT_ABOVE
-            && size > COMPACT_FROM * left
-            && size > self.compaction.size * 3 / 2
-            && left < COMPACT_AT_MOST;
-        if !worthwhile {
+        let size = self.shared.tree_size()?;
+        if !self.is_worthwhile(size, left) || size <= self.compaction.size * 3 / 2 {
             return Ok(());
         }
         let shared = Arc::clone(&self.shared);
+        let shown = shared.shown();
         let outcome = shared.without_snapshot(|| match self.engine.compact() {
-            Err(_) if self.file.lender.only_lacked_room() => Ok((Ok(()), self.reopen()?.1)),
+            Err(_) if self.file.lender.only_lacked_room() => Ok((Ok(()), self.reopen(shown)?.1)),
             compacted => Ok((compacted, self.engine.snapshot()?)),
         })?;
         match outcome {
-            Ok(()) => self.compaction.size = self.shared.file_size()?,
+            Ok(()) => self.compaction.size = self.shared.tree_size()?,
             // A scan still holds a snapshot: another time.
             Err(redb::CompactionError::TransactionInProgress) => self.compaction.due = true,
             Err(error) => return Err(error.into()),

@@ -71,12 +71,15 @@ impl Bench {
 
     /// Leaves in the file what a power cut leaves.
     fn lose_what_was_not_synced(&self) {
-        fs::write(self.records(), self.disk.remains()).expect("the file is written");
+        self.disk.lose_what_was_not_synced(&self.directory()).expect("the files are written");
     }
 
-    /// Flips bits in parts of the file that are in use.
+    /// Flips bits in parts of a file that are in use.
     fn flip_bits(&self) {
-        let mut bytes = fs::read(self.records()).expect("the file is read");
+        let values = self.directory().join("values");
+        let hits_values = values.exists() && self.chance.below(2) == 0;
+        let file = if hits_values { values } else { self.records() };
+        let mut bytes = fs::read(&file).expect("the file is read");
         for _ in 0..=self.chance.below(3) {
             let at = loop {
                 let at = self.chance.below(bytes.len() as u64) as usize;
@@ -87,7 +90,7 @@ impl Bench {
             };
             bytes[at] ^= 1 << self.chance.below(8);
         }
-        fs::write(self.records(), bytes).expect("the file is written");
+        fs::write(file, bytes).expect("the file is written");
     }
 
     fn check(&mut self, what: &str) {

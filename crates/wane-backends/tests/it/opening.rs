@@ -221,11 +221,11 @@ async fn a_newer_format_is_told_from_damage() {
     {
         let mut state = transaction.open_table(STATE).unwrap();
         let row = state.get(()).unwrap().unwrap().value();
-        state.insert((), (row.0 + 1, row.1, row.2, row.3, row.4)).unwrap();
+        state.insert((), (3, row.1, row.2, row.3, row.4)).unwrap();
     }
     transaction.commit().unwrap();
     drop(database);
     let error = FileStore::open(directory.path(), SystemClock::shared()).unwrap_err();
-    assert!(matches!(error, OpenError::NewerFormat { found: 2, known: 1, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::NewerFormat { found: 3, known: 2, .. }), "{error:?}");
     assert!(error.to_string().contains("use a newer one"), "{error}");
 }

@@ -14,9 +14,10 @@ pub(crate) const FOREIGN: u64 = u64::MAX;
 
 /// The value that is written under `key` with `number`: told apart from all others by its bytes.
 pub(crate) fn value(key: &str, number: u64) -> Value {
-    // Mostly small, some larger than a page of the file.
+    // Mostly small, some larger than a page of the file, some too large for the tree.
     let filler = match number % 61 {
         0 => 9_000,
+        60 => 40_000,
         1..=9 => 0,
         length => length as usize * 7,
     };
