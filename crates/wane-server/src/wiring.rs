@@ -29,6 +29,10 @@ type CachedReads = CachedStore<DeadlineStore<SpreadStore<ObservedStore<AnyStore>
 /// Watches see what was applied, and are told what nobody heard of in time.
 type ServedStore = WatchedStore<CachedReads>;
 
+/// Chunks of BLOBs that all uploads together write at once beyond their own: 13 MB, enough for one
+/// alone to fill the commits of a file.
+const BLOBS_AHEAD: usize = 128;
+
 /// How often each node counts anew what an app holds, where other nodes write too.
 const RECOUNT: Duration = Duration::from_secs(300);
 
@@ -138,8 +142,11 @@ impl Services {
             true => AppTtl::recounting(store.clone(), Arc::clone(&clock), RECOUNT),
             false => AppTtl::new(store.clone(), Arc::clone(&clock)),
         };
-        let blobs =
-            BlobsSettings { recount: is_shared.then_some(RECOUNT), ..BlobsSettings::default() };
+        let blobs = BlobsSettings {
+            recount: is_shared.then_some(RECOUNT),
+            shared_ahead: if is_shared { 0 } else { BLOBS_AHEAD },
+            ..BlobsSettings::default()
+        };
         let blobs = Blobs::with_settings(cached.uncached(), Arc::clone(&clock), blobs);
         Ok(Self(Arc::new(Parts {
             app_ttl,

@@ -2,8 +2,10 @@
 //!
 //! Whatever pieces a caller hands in, every chunk but the last has exactly [`CHUNK`] bytes. Each is
 //! one record, written by a task of its own, a few of them at once, so that a slow store does not
-//! make the caller wait for each in turn. Reading keeps as many under way and hands them out in
-//! order. So a transfer takes the memory of a few chunks, however long the BLOB is.
+//! make the caller wait for each in turn. Beyond those few an upload takes what is left of a number
+//! that all share, so that one alone fills the commits of a store and many are bounded. Reading
+//! keeps a few under way and hands them out in order. So a transfer takes the memory of a few
+//! chunks, and all together that of the shared ones, however long a BLOB is.
 //!
 //! Invariant: one writer writes each of its chunks with one content only. What arrives twice or
 //! late therefore changes nothing, and what an earlier writer of the same upload sends late is
@@ -15,6 +17,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use super::place::Place;
@@ -125,20 +128,35 @@ impl<S: Store> ChunkWriter<S> {
         self.buffer.extend_from_slice(bytes);
     }
 
-    async fn send(&mut self) -> Result<(), BlobsError> {
-        while self.writes.len() >= self.shared.settings.write_ahead.max(1) {
+    /// Waits until one more chunk may be under way; beyond an upload's own it takes a shared one.
+    async fn turn(&mut self) -> Result<Option<OwnedSemaphorePermit>, BlobsError> {
+        loop {
+            while let Some(written) = self.writes.try_join_next() {
+                joined(written)?;
+            }
+            if self.writes.len() < self.shared.settings.write_ahead.max(1) {
+                return Ok(None);
+            }
+            if let Ok(shared) = Arc::clone(&self.shared.ahead).try_acquire_owned() {
+                return Ok(Some(shared));
+            }
             if let Some(written) = self.writes.join_next().await {
                 joined(written)?;
             }
         }
+    }
+
+    async fn send(&mut self) -> Result<(), BlobsError> {
+        let turn = self.turn().await?;
         let key = self.place.chunk(self.next)?;
         let life = Life::Until(self.expires_at);
         let write = Write::new(Value::new(self.take())?, life).fenced(self.fence);
         self.next += 1;
         let shared = Arc::clone(&self.shared);
         self.writes.spawn(async move {
-            let written = settling::put(&shared.store, &key, &write).await?;
-            if written { Ok(()) } else { Err(BlobsError::Overtaken) }
+            let written = settling::put(&shared.store, &key, &write).await;
+            drop(turn);
+            if written? { Ok(()) } else { Err(BlobsError::Overtaken) }
         });
         Ok(())
     }

@@ -65,6 +65,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 
 use self::chunks::Writes;
@@ -159,13 +160,16 @@ pub struct BlobsSettings {
     /// Chunks that an upload writes at once; 0 is taken as 1. More keep a slow store busy, and each
     /// takes 100 KiB of memory.
     pub write_ahead: usize,
+    /// Chunks that all uploads together write at once beyond that, whoever comes first. They let an
+    /// upload that is alone fill large commits: for a store on this machine.
+    pub shared_ahead: usize,
     /// Chunks that a download reads at once; 0 is taken as 1.
     pub read_ahead: usize,
 }
 
 impl Default for BlobsSettings {
     fn default() -> Self {
-        Self { recount: None, write_ahead: 4, read_ahead: 4 }
+        Self { recount: None, write_ahead: 4, shared_ahead: 0, read_ahead: 4 }
     }
 }
 
@@ -180,6 +184,8 @@ struct Shared<S> {
     store: S,
     clock: SharedClock,
     settings: BlobsSettings,
+    /// What is left of `shared_ahead`.
+    ahead: Arc<Semaphore>,
     ledgers: Ledgers,
     transfers: Transfers,
     removals: Removals,
@@ -201,7 +207,10 @@ impl<S: Store> Blobs<S> {
     pub fn with_settings(store: S, clock: SharedClock, settings: BlobsSettings) -> Self {
         let (ledgers, transfers) = (Ledgers::default(), Transfers::default());
         let removals = Removals::default();
-        Self { shared: Arc::new(Shared { store, clock, settings, ledgers, transfers, removals }) }
+        let ahead = settings.shared_ahead.min(Semaphore::MAX_PERMITS);
+        let ahead = Arc::new(Semaphore::new(ahead));
+        let shared = Shared { store, clock, settings, ahead, ledgers, transfers, removals };
+        Self { shared: Arc::new(shared) }
     }
 
     /// The BLOBs of one application, held to its limits.

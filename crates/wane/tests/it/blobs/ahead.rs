@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use wane::conformance::ModelStore;
-use wane::services::blobs::{AppBlobs, BlobLimits, Blobs, NewBlob};
+use wane::services::blobs::{AppBlobs, BlobLimits, Blobs, BlobsSettings, NewBlob};
 
 use super::tapped::{Tap, Tapped};
 use super::{APP, CHUNK, content, download, upload};
@@ -17,10 +17,17 @@ const AHEAD: usize = 4;
 
 /// BLOBs over a store on simulated time.
 async fn slow() -> (AppBlobs<Tapped<ModelStore>>, Tapped<ModelStore>, Machine) {
+    slow_with(BlobsSettings::default()).await
+}
+
+async fn slow_with(
+    settings: BlobsSettings,
+) -> (AppBlobs<Tapped<ModelStore>>, Tapped<ModelStore>, Machine) {
     begin().await;
     let machine = Machine::new(1.0, Wall::Monotonic, 1);
     let store = Tapped::new(ModelStore::new(machine.clock()));
-    let blobs = Blobs::new(store.clone(), machine.clock()).of(APP, BlobLimits::default());
+    let blobs = Blobs::with_settings(store.clone(), machine.clock(), settings);
+    let blobs = blobs.of(APP, BlobLimits::default());
     blobs.usage().await.expect("it can be counted");
     store.turn(Tap::Slow(LATENCY));
     (blobs, store, machine)
@@ -43,6 +50,26 @@ async fn a_slow_store_does_not_serialise_a_transfer() {
     let took = machine.elapsed() - began;
     assert_eq!(store.most_in_flight(), AHEAD);
     assert!(took <= LATENCY * (CHUNKS.div_ceil(AHEAD) as u32 + 3), "{took:?}");
+}
+
+/// Uploads share what they may write beyond their own chunks: one alone has all of it, and many
+/// together take no more memory for it than one.
+#[tokio::test(start_paused = true)]
+async fn chunks_beyond_an_uploads_own_are_shared_by_all() {
+    const SHARED: usize = 10;
+    let settings = BlobsSettings { shared_ahead: SHARED, ..BlobsSettings::default() };
+    let (blobs, store, _) = slow_with(settings).await;
+    let bytes = content(CHUNK * CHUNKS, 3);
+    upload(&blobs, NewBlob::default(), &bytes, CHUNK).await.unwrap();
+    assert_eq!(store.most_in_flight(), AHEAD + SHARED);
+
+    let (blobs, store, _) = slow_with(settings).await;
+    let three = [(); 3].map(|()| upload(&blobs, NewBlob::default(), &bytes, CHUNK));
+    for uploaded in futures_util::future::join_all(three).await {
+        let found = download(&blobs, uploaded.unwrap().id).await.unwrap();
+        assert!(found.is_some_and(|found| found == bytes));
+    }
+    assert_eq!(store.most_in_flight(), 3 * AHEAD + SHARED);
 }
 
 /// Memory per transfer is a few chunks: a reader that stops reading stops the reads.
