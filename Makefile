@@ -19,7 +19,8 @@ quick: fmt clippy deny unit ## format, lint, dependency policy, unit and embedde
 test: tools fmt clippy deny all-tests doc fuzz-short schemathesis ## everything, on real servers; installs what is missing
 
 bench: ## every benchmark against its peers, with its bars
-	$(CARGO) build --release -p wane-bench
+	scripts/peers
+	$(CARGO) build --release -p wane-bench -p wane-server
 	scripts/servers run redis cas1 dynamodb -- $(CARGO) run --release -p wane-bench -- all --check
 
 soak: tools ## the long run: the same proofs, hours of them

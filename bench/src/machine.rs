@@ -73,6 +73,19 @@ pub(crate) fn cpu_seconds(pid: u32) -> f64 {
     process_ticks(&stat) as f64 / TICKS
 }
 
+/// A line of /proc/PID/status that counts memory, in bytes.
+pub(crate) fn memory_of(pid: u32, name: &str) -> Result<u64, crate::BoxError> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let kibibytes = kibibytes_of(&status, name).ok_or_else(|| format!("no {name} is told"))?;
+    Ok(kibibytes << 10)
+}
+
+/// `VmRSS:      1234 kB`
+fn kibibytes_of(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.trim().strip_suffix(" kB")?.parse().ok()
+}
+
 /// The load averages of 1, 5 and 15 minutes, as the kernel prints them.
 pub(crate) fn load_average() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
@@ -121,6 +134,13 @@ mod tests {
     fn a_process_name_with_spaces_does_not_shift_the_fields() {
         let stat = "7 (a b) c) S 1 2 3 4 5 6 7 8 9 10 100 20 3 4 20 0 9 0";
         assert_eq!(process_ticks(stat), 127);
+    }
+
+    #[test]
+    fn memory_is_found_by_its_name() {
+        let status = "VmPeak:\t  9 kB\nVmRSS:\t    1234 kB\nRssAnon:\t 7 kB\n";
+        assert_eq!(kibibytes_of(status, "VmRSS"), Some(1_234));
+        assert_eq!(kibibytes_of(status, "VmHWM"), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! by name for every ratio below its bar.
 
 mod backends;
+mod blobs;
 mod coordination;
 mod file;
 mod heap;
@@ -30,7 +31,7 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 const USAGE: &str = "\
 usage: wane-bench NAME [--quick] [--json FILE] [--check] [--dir DIR]
 
-  NAME         memory, file, http, backends, coordination, or all
+  NAME         memory, file, http, backends, coordination, blobs, or all
   --quick      smaller sizes and shorter rounds: within a minute for each name
   --json FILE  write ratios and rows as JSON
   --check      exit with 1 and name every ratio below its bar
@@ -55,6 +56,7 @@ enum Benchmark {
     Http,
     Backends,
     Coordination,
+    Blobs,
 }
 
 #[derive(Debug)]
@@ -129,9 +131,10 @@ fn benchmarks(name: &OsString) -> Result<Vec<Benchmark>, lexopt::Error> {
         Some("http") => Ok(vec![Benchmark::Http]),
         Some("backends") => Ok(vec![Benchmark::Backends]),
         Some("coordination") => Ok(vec![Benchmark::Coordination]),
+        Some("blobs") => Ok(vec![Benchmark::Blobs]),
         Some("all") => {
-            use Benchmark::{Backends, Coordination, File, Http, Memory};
-            Ok(vec![Memory, File, Http, Backends, Coordination])
+            use Benchmark::{Backends, Blobs, Coordination, File, Http, Memory};
+            Ok(vec![Memory, File, Http, Backends, Coordination, Blobs])
         }
         Some(_) | None => Err(format!("there is no benchmark {name:?}").into()),
     }
@@ -148,6 +151,7 @@ fn measure(options: &Options) -> Result<ExitCode, BoxError> {
             Benchmark::Http => http::run(options)?,
             Benchmark::Backends => backends::run(options)?,
             Benchmark::Coordination => coordination::run(options)?,
+            Benchmark::Blobs => blobs::run(options)?,
         };
         report.note(machine_note(counters.since(), start.elapsed()));
         print!("{}", report.to_text());
@@ -220,7 +224,7 @@ mod tests {
             panic!("legal arguments");
         };
         assert!(options.quick && !options.check);
-        assert_eq!(options.names.len(), 5);
+        assert_eq!(options.names.len(), 6);
     }
 
     #[test]
