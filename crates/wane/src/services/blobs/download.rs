@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 
 use super::chunks::{self, CHUNK, ChunkReader, Writes};
@@ -24,6 +23,7 @@ use super::place::Place;
 use super::record::{Status, Stored};
 use super::removal::{Leftovers, State};
 use super::settling::{self, Settled};
+use super::sums::Comparing;
 use super::{AppBlobs, BlobsError, Sha256Sum, Shared, Suuid, unfinished};
 use crate::services::sequencer::WorkspaceId;
 use crate::store::{Fence, Store, Timestamp};
@@ -59,11 +59,17 @@ impl<S: Store> AppBlobs<S> {
         workspace: WorkspaceId,
         id: Suuid,
     ) -> Result<Option<BlobInfo>, BlobsError> {
-        let place = self.place(workspace, id);
+        let found = self.found(self.place(workspace, id)).await?;
+        Ok(found.map(|(info, _)| info))
+    }
+
+    /// What the BLOB is, and the sum that a download is compared with.
+    async fn found(&self, place: Place) -> Result<Option<(BlobInfo, Option<u32>)>, BlobsError> {
         let found = self.shared.store.get(&place.state()?).await?;
         let Some(record) = found else { return Ok(None) };
-        let info = Stored::read(&record.value)?.info(id);
-        Ok(info.filter(|info| self.shared.clock.now() < info.expires_at))
+        let stored = Stored::read(&record.value)?;
+        let info = stored.info(place.id).filter(|info| self.shared.clock.now() < info.expires_at);
+        Ok(info.map(|info| (info, stored.crc32)))
     }
 
     /// Begins a download, and takes one where they are numbered; `None` where this workspace has no
@@ -76,10 +82,10 @@ impl<S: Store> AppBlobs<S> {
         id: Suuid,
     ) -> Result<Option<Blob<S>>, BlobsError> {
         let place = self.place(workspace, id);
-        let Some(info) = self.info(workspace, id).await? else { return Ok(None) };
+        let Some((info, crc32)) = self.found(place).await? else { return Ok(None) };
         if info.downloads_left.is_none() {
             let shared = Arc::clone(&self.shared);
-            return Ok(Some(Blob { shared, place, info, claim: None }));
+            return Ok(Some(Blob { shared, place, info, crc32, claim: None }));
         }
         // Where the bytes cannot be had at all, no download is taken for them.
         let first = 0..chunks::count(info.size).min(1);
@@ -106,7 +112,8 @@ impl<S: Store> AppBlobs<S> {
             let info = stored.info(place.id).filter(|info| shared.clock.now() < info.expires_at);
             let Some(mut info) = info else { return Ok(None) };
             let Some(claimed) = stored.claimed(shared.clock.random_u64()) else {
-                return Ok(Some(Blob { shared: Arc::clone(shared), place, info, claim: None }));
+                let (shared, crc32) = (Arc::clone(shared), stored.crc32);
+                return Ok(Some(Blob { shared, place, info, crc32, claim: None }));
             };
             info.downloads_left = claimed.downloads_left;
             // Entered before the swap: another transfer that ends meanwhile must know of it.
@@ -127,7 +134,8 @@ impl<S: Store> AppBlobs<S> {
             match swapped? {
                 Settled::Done { .. } => {
                     let (shared, claim) = (Arc::clone(shared), Some(claim));
-                    return Ok(Some(Blob { shared, place, info, claim }));
+                    let crc32 = claimed.crc32;
+                    return Ok(Some(Blob { shared, place, info, crc32, claim }));
                 }
                 Settled::Refused(current) => found = current,
             }
@@ -206,6 +214,7 @@ pub struct Blob<S: Store> {
     shared: Arc<Shared<S>>,
     place: Place,
     info: BlobInfo,
+    crc32: Option<u32>,
     claim: Option<Claim<S>>,
 }
 
@@ -246,8 +255,7 @@ impl<S: Store> Blob<S> {
             chunks: ChunkReader::new(Arc::clone(&self.shared), self.place, size, numbers),
             shared: self.shared,
             expires_at: self.info.expires_at,
-            sha256: self.info.sha256,
-            hash: is_whole.then(Sha256::new),
+            comparing: is_whole.then(|| Comparing::with(self.info.sha256, self.crc32)),
             position: u64::from(first) * CHUNK as u64,
             range,
             is_done: false,
@@ -262,9 +270,8 @@ pub struct Reading<S: Store> {
     shared: Arc<Shared<S>>,
     chunks: ChunkReader<S>,
     expires_at: Timestamp,
-    sha256: Sha256Sum,
     /// `None` where only a part is read.
-    hash: Option<Sha256>,
+    comparing: Option<Comparing>,
     /// Where the next chunk begins.
     position: u64,
     range: Range<u64>,
@@ -312,8 +319,8 @@ impl<S: Store> Reading<S> {
             self.check_sum()?;
             return Ok(None);
         };
-        if let Some(hash) = &mut self.hash {
-            hash.update(&chunk);
+        if let Some(comparing) = &mut self.comparing {
+            comparing.update(&chunk);
         }
         let (begin, end) = (self.position, self.position + chunk.len() as u64);
         self.position = end;
@@ -332,12 +339,12 @@ impl<S: Store> Reading<S> {
 
     /// Compares the sum once all bytes are there.
     fn check_sum(&mut self) -> Result<(), BlobsError> {
-        match self.hash.take().map(Sha256Sum::finished) {
-            Some(sum) if sum != self.sha256 => {
+        match self.comparing.take().map(Comparing::finish) {
+            Some(false) => {
                 let reason = "its bytes do not have the sum that they were stored with".into();
                 Err(BlobsError::Broken { reason })
             }
-            Some(_) | None => Ok(()),
+            Some(true) | None => Ok(()),
         }
     }
 }

@@ -37,7 +37,7 @@
 //!
 //! Flow: `upload` takes bytes in one go and `resumable` in several, both through the writer in
 //! `chunks`; `download` reads them back; `removal` takes away what must go; `place` says where
-//! everything lies and `record` what a state says; `quota` counts; `settling` repeats what the
+//! everything lies and `record` what a state says; `sums` tells bytes apart; `quota` counts; `settling` repeats what the
 //! store did not confirm.
 //! Not here: HTTP, and the tus protocol over it.
 
@@ -50,6 +50,7 @@ mod record;
 mod removal;
 mod resumable;
 mod settling;
+mod sums;
 mod suuid;
 mod upload;
 

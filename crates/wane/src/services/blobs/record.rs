@@ -9,6 +9,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
+use super::sums::Sums;
 use super::{BlobInfo, BlobsError, DeleteSecret, NewBlob, Sha256Sum, Suuid};
 use crate::store::{Life, Timestamp, Value, Write};
 
@@ -52,6 +53,9 @@ pub(super) struct Stored {
     pub(super) size: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) sha256: Option<Sha256Sum>,
+    /// What a download is compared with. Older records have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) crc32: Option<u32>,
     created_at: u64,
     expires_at: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,6 +86,7 @@ impl Stored {
             note: blob.note.clone(),
             size: blob.length.unwrap_or(0),
             sha256: None,
+            crc32: None,
             created_at: now.as_unix_millis(),
             expires_at: now.after(blob.ttl.ttl()).as_unix_millis(),
             downloads_left: blob.downloads,
@@ -110,8 +115,9 @@ impl Stored {
     }
 
     /// The whole BLOB.
-    pub(super) fn completed(self, size: u64, sha256: Sha256Sum) -> Self {
-        Self { status: Status::Complete, size, sha256: Some(sha256), upload: None, ..self }
+    pub(super) fn completed(self, size: u64, sums: Sums) -> Self {
+        let (sha256, crc32) = (Some(sums.sha256), Some(sums.crc32));
+        Self { status: Status::Complete, size, sha256, crc32, upload: None, ..self }
     }
 
     /// What stands in the way of whatever comes late.
@@ -172,7 +178,8 @@ mod tests {
         let clock = ManualClock::seeded(1);
         let secret = DeleteSecret::draw(&*clock);
         let blob = NewBlob { downloads: Some(2), ..NewBlob::default() };
-        Stored::begun(&blob, &secret, clock.now(), 7).completed(3, Sha256Sum::of(b"abc"))
+        Stored::begun(&blob, &secret, clock.now(), 7)
+            .completed(3, Sums { sha256: Sha256Sum::of(b"abc"), crc32: 7 })
     }
 
     #[test]

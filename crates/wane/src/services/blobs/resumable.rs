@@ -14,7 +14,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 
 use super::chunks::{self, CHUNK, ChunkReader, ChunkWriter, Writes};
@@ -23,8 +22,9 @@ use super::quota::Reservation;
 use super::record::{Progress, Status, Stored};
 use super::removal::{Leftovers, State, Underway};
 use super::settling::{self, Settled};
+use super::sums::Summing;
 use super::upload::index_write;
-use super::{AppBlobs, BlobsError, DeleteSecret, Meant, NewBlob, Sha256Sum, Suuid, unfinished};
+use super::{AppBlobs, BlobsError, DeleteSecret, Meant, NewBlob, Suuid, unfinished};
 use crate::services::sequencer::WorkspaceId;
 use crate::store::{Fence, Store, Timestamp, Value};
 
@@ -250,17 +250,18 @@ impl<S: Store> AppBlobs<S> {
         let (shared, size) = (&self.shared, stored.size);
         let all = 0..chunks::count(size);
         let mut reader = ChunkReader::new(Arc::clone(shared), place, size, all);
-        let mut hash = Sha256::new();
+        let mut summing = Summing::default();
         while let Some(chunk) = reader.next().await? {
-            hash.update(&chunk);
+            summing.update(&chunk);
         }
-        let sha256 = Sha256Sum::finished(hash);
+        let sums = summing.finish();
+        let sha256 = sums.sha256;
         let expected = stored.progress().and_then(|progress| progress.expected_sha256);
         if expected.is_some_and(|expected| expected != sha256) {
             self.remove(place, Meant::Upload).await?;
             return Err(BlobsError::DigestMismatch { got: sha256 });
         }
-        let write = stored.completed(size, sha256).write()?;
+        let write = stored.completed(size, sums).write()?;
         match settling::swap(&shared.store, &place.state()?, Some(value), &write).await? {
             Settled::Done { .. } => Ok(()),
             Settled::Refused(None) => Err(BlobsError::Overtaken),

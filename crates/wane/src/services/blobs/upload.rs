@@ -7,7 +7,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -16,6 +15,7 @@ use super::place::Place;
 use super::quota::Reservation;
 use super::record::Stored;
 use super::removal::{Leftovers, State};
+use super::sums::Summing;
 use super::{AppBlobs, BlobLimits, BlobsError, DeleteSecret, NewBlob, Sha256Sum, Suuid, settling};
 use crate::services::sequencer::WorkspaceId;
 use crate::store::{Life, Store, Timestamp, Value, Write};
@@ -46,7 +46,7 @@ pub struct Upload<S: Store> {
     stored: Stored,
     length: Option<u64>,
     expected: Option<Sha256Sum>,
-    hash: Sha256,
+    summing: Summing,
     size: u64,
     /// Set while a piece is taken: found set, the taking of one was cut short.
     is_taking: bool,
@@ -88,7 +88,7 @@ impl<S: Store> AppBlobs<S> {
             stored,
             length: blob.length,
             expected: blob.sha256,
-            hash: Sha256::new(),
+            summing: Summing::default(),
             size: 0,
             is_taking: false,
             stage: Stage::Chunks,
@@ -132,7 +132,7 @@ impl<S: Store> Upload<S> {
             reservation.grow_to(size, now)?;
         }
         self.is_taking = true;
-        self.hash.update(piece);
+        self.summing.update(piece);
         self.size = size;
         writer.write(piece).await?;
         self.is_taking = false;
@@ -159,7 +159,8 @@ impl<S: Store> Upload<S> {
         if let Some(expected) = self.length.filter(|length| size != *length) {
             return Err(BlobsError::LengthMismatch { expected, got: size });
         }
-        let sha256 = Sha256Sum::finished(std::mem::take(&mut self.hash));
+        let sums = std::mem::take(&mut self.summing).finish();
+        let sha256 = sums.sha256;
         if self.expected.is_some_and(|expected| expected != sha256) {
             return Err(BlobsError::DigestMismatch { got: sha256 });
         }
@@ -168,7 +169,7 @@ impl<S: Store> Upload<S> {
         if shared.clock.now() >= expires_at {
             return Err(BlobsError::Expired);
         }
-        let mut stored = self.stored.clone().completed(size, sha256);
+        let mut stored = self.stored.clone().completed(size, sums);
         self.stage = Stage::Index;
         settling::put(&shared.store, &place.index_row()?, &index_write(size, expires_at)?).await?;
         self.stage = Stage::State;
