@@ -25,7 +25,7 @@ use wane::store::{
     Value,
 };
 
-use super::beside::{Beside, each_large};
+use super::beside::{Beside, Gathered, each_large};
 use super::format::{
     self, Entry, LARGE_FORMAT, PLAIN_FORMAT, StoredRecord, decode_due, encode_due,
 };
@@ -105,6 +105,7 @@ pub(super) struct Engine {
     state: State,
     values: LentValues,
     space: Space<Snapshot>,
+    gathered: Gathered,
     /// Which engine on this file it is, counted by whoever opens it.
     generation: u64,
 }
@@ -180,7 +181,8 @@ impl Engine {
         let verified = repaired.load(Ordering::Relaxed);
         let State { format, identity, time, commit, .. } = state;
         let found = Found { format, identity, time, commit, verified };
-        Ok((Self { database, state, values, space, generation }, found))
+        let gathered = Gathered::default();
+        Ok((Self { database, state, values, space, gathered, generation }, found))
     }
 
     /// Checks every page of the file against its checksum. `false` means that it is damaged.
@@ -222,7 +224,7 @@ impl Engine {
         chores: Chores,
         now: Timestamp,
     ) -> Result<(Applied, State), BoxError> {
-        let beside = Beside::new(transaction, &self.values, &mut self.space);
+        let beside = Beside::new(transaction, &self.values, &mut self.space, &mut self.gathered);
         let mut tables = Tables::open(transaction, self.state, beside)?;
         let mut outcomes = Vec::with_capacity(batch.len());
         for KeyedChange { key, change } in batch {
@@ -462,7 +464,7 @@ impl<'txn> Tables<'txn> {
         while moved < enough {
             let Some((from, key)) = self.beside.last_that_can_move()? else { break };
             let Some(Ok(mut entry)) = self.entry(&key)? else { break };
-            let Ok(value) = self.beside.values.read(&key, from)? else { break };
+            let Some(Ok(value)) = self.beside.value(&key, Some(from))? else { break };
             let Some(to) = self.beside.space.take_before(from.offset, from.len) else { break };
             entry.place = Some(self.beside.put_at(&key, &value, to)?);
             self.beside.free(Some(from))?;

@@ -77,7 +77,8 @@ impl Bench {
     /// Flips bits in parts of a file that are in use.
     fn flip_bits(&self) {
         let values = self.directory().join("values");
-        let hits_values = values.exists() && self.chance.below(2) == 0;
+        let is_in_use = fs::read(&values).is_ok_and(|bytes| bytes.iter().any(|byte| *byte != 0));
+        let hits_values = is_in_use && self.chance.below(2) == 0;
         let file = if hits_values { values } else { self.records() };
         let mut bytes = fs::read(&file).expect("the file is read");
         for _ in 0..=self.chance.below(3) {
