@@ -21,6 +21,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use super::place::Place;
+use super::sums::SummingTask;
 use super::{BlobsError, Shared, settling};
 use crate::store::{Fence, Life, Store, StoreError, Timestamp, Value, Write};
 
@@ -59,12 +60,20 @@ pub(super) struct ChunkWriter<S> {
     /// The number of the next chunk.
     next: u32,
     writes: Writes,
+    /// Where every chunk is summed, if any of them is.
+    pub(super) summing: Option<SummingTask>,
 }
 
 impl<S: Store> ChunkWriter<S> {
     pub(super) fn new(shared: Arc<Shared<S>>, place: Place, expires_at: Timestamp) -> Self {
         let (buffer, writes) = (BytesMut::new(), JoinSet::new());
-        Self { shared, place, expires_at, fence: Fence::NONE, buffer, next: 0, writes }
+        let (fence, summing) = (Fence::NONE, None);
+        Self { shared, place, expires_at, fence, buffer, next: 0, writes, summing }
+    }
+
+    /// The same, summing what it writes.
+    pub(super) fn summing(self) -> Self {
+        Self { summing: Some(SummingTask::begin()), ..self }
     }
 
     /// The same from a chunk on that begins with `tail`, with a fence on every write.
@@ -150,7 +159,11 @@ impl<S: Store> ChunkWriter<S> {
         let turn = self.turn().await?;
         let key = self.place.chunk(self.next)?;
         let life = Life::Until(self.expires_at);
-        let write = Write::new(Value::new(self.take())?, life).fenced(self.fence);
+        let chunk = self.take();
+        if let Some(summing) = &self.summing {
+            summing.update(chunk.clone()).await?;
+        }
+        let write = Write::new(Value::new(chunk)?, life).fenced(self.fence);
         self.next += 1;
         let shared = Arc::clone(&self.shared);
         self.writes.spawn(async move {

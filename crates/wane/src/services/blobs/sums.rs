@@ -4,9 +4,13 @@
 //! and sending them, so a download is checked against a CRC-32 instead, ten times as fast: that is
 //! for bytes that a store lost, cut or mixed up, not for a forger.
 
+use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
-use super::Sha256Sum;
+use super::{BlobsError, Sha256Sum};
+use crate::store::StoreError;
 
 /// The sums of all bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +35,47 @@ impl Summing {
     pub(super) fn finish(self) -> Sums {
         Sums { sha256: Sha256Sum::finished(self.sha256), crc32: self.crc32.finalize() }
     }
+}
+
+/// Chunks that wait to be summed, at most. Their bytes are those that are being written.
+const WAITING: usize = 4;
+
+/// The sums of chunks that come one after the other, taken by a task of its own: whoever receives
+/// them goes on meanwhile. Dropped, the task ends.
+#[derive(Debug)]
+pub(super) struct SummingTask {
+    chunks: mpsc::Sender<Bytes>,
+    sums: JoinHandle<Sums>,
+}
+
+impl SummingTask {
+    /// Needs a tokio runtime.
+    pub(super) fn begin() -> Self {
+        let (chunks, mut coming) = mpsc::channel::<Bytes>(WAITING);
+        let sums = tokio::spawn(async move {
+            let mut summing = Summing::default();
+            while let Some(chunk) = coming.recv().await {
+                summing.update(&chunk);
+            }
+            summing.finish()
+        });
+        Self { chunks, sums }
+    }
+
+    pub(super) async fn update(&self, chunk: Bytes) -> Result<(), BlobsError> {
+        self.chunks.send(chunk).await.map_err(unfinished)
+    }
+
+    /// The sums of all that came.
+    pub(super) async fn finish(self) -> Result<Sums, BlobsError> {
+        drop(self.chunks);
+        self.sums.await.map_err(unfinished)
+    }
+}
+
+/// The task is gone, as the runtime is about to be.
+fn unfinished(error: impl std::error::Error + Send + Sync + 'static) -> BlobsError {
+    StoreError::Unavailable { backend: "blobs", source: error.into() }.into()
 }
 
 /// What the bytes of a download are compared with.

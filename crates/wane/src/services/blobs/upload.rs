@@ -15,7 +15,6 @@ use super::place::Place;
 use super::quota::Reservation;
 use super::record::Stored;
 use super::removal::{Leftovers, State};
-use super::sums::Summing;
 use super::{AppBlobs, BlobLimits, BlobsError, DeleteSecret, NewBlob, Sha256Sum, Suuid, settling};
 use crate::services::sequencer::WorkspaceId;
 use crate::store::{Life, Store, Timestamp, Value, Write};
@@ -46,7 +45,6 @@ pub struct Upload<S: Store> {
     stored: Stored,
     length: Option<u64>,
     expected: Option<Sha256Sum>,
-    summing: Summing,
     size: u64,
     /// Set while a piece is taken: found set, the taking of one was cut short.
     is_taking: bool,
@@ -79,6 +77,7 @@ impl<S: Store> AppBlobs<S> {
         let stored = Stored::begun(&blob, &delete_secret, clock.now(), clock.random_u64());
         let place = Place { app: self.app, workspace, id: Suuid::draw(clock) };
         let writer = ChunkWriter::new(Arc::clone(&self.shared), place, stored.expires_at());
+        let writer = writer.summing();
         Ok(Upload {
             writer: Some(writer),
             reservation: Some(reservation),
@@ -88,7 +87,6 @@ impl<S: Store> AppBlobs<S> {
             stored,
             length: blob.length,
             expected: blob.sha256,
-            summing: Summing::default(),
             size: 0,
             is_taking: false,
             stage: Stage::Chunks,
@@ -132,7 +130,6 @@ impl<S: Store> Upload<S> {
             reservation.grow_to(size, now)?;
         }
         self.is_taking = true;
-        self.summing.update(piece);
         self.size = size;
         writer.write(piece).await?;
         self.is_taking = false;
@@ -159,12 +156,12 @@ impl<S: Store> Upload<S> {
         if let Some(expected) = self.length.filter(|length| size != *length) {
             return Err(BlobsError::LengthMismatch { expected, got: size });
         }
-        let sums = std::mem::take(&mut self.summing).finish();
+        writer.flush().await?;
+        let sums = writer.summing.take().ok_or(BlobsError::Ended)?.finish().await?;
         let sha256 = sums.sha256;
         if self.expected.is_some_and(|expected| expected != sha256) {
             return Err(BlobsError::DigestMismatch { got: sha256 });
         }
-        writer.flush().await?;
         let (place, expires_at) = (writer.place, self.stored.expires_at());
         if shared.clock.now() >= expires_at {
             return Err(BlobsError::Expired);
