@@ -163,6 +163,36 @@ async fn a_damaged_file_is_refused_and_left_as_it_is() {
     }
 }
 
+/// Large values lie in a file of their own, which is checked like the other.
+#[tokio::test]
+async fn a_damaged_or_missing_file_of_large_values_is_refused() {
+    let directory = directory();
+    let store = FileStore::create(directory.path(), SystemClock::shared()).unwrap();
+    let large = "large".repeat(20_000);
+    assert!(insert(&store, "large", &large).await.unwrap().is_applied());
+    drop(store);
+    let path = directory.path().join("values");
+    let sound = fs::read(&path).unwrap();
+    let refused = || match FileStore::open(directory.path(), SystemClock::shared()) {
+        Err(OpenError::Damaged { path, .. }) => path.ends_with("values"),
+        _ => false,
+    };
+    for at in [0, sound.len() / 2, large.len() - 1] {
+        let mut flipped = sound.clone();
+        flipped[at] ^= 1;
+        fs::write(&path, flipped).unwrap();
+        assert!(refused(), "a bit of byte {at} was flipped");
+    }
+    fs::write(&path, &sound[..large.len() - 1]).unwrap();
+    assert!(refused(), "it was cut");
+    fs::remove_file(&path).unwrap();
+    assert!(refused(), "it is gone");
+    fs::write(&path, sound).unwrap();
+    let store = FileStore::open(directory.path(), SystemClock::shared()).unwrap();
+    let found = store.get(&key("large")).await.unwrap().unwrap();
+    assert!(*found.value == *large.as_bytes());
+}
+
 /// A file that went back behind an acknowledged commit has lost something, however sound it is.
 #[tokio::test]
 async fn a_file_older_than_its_acknowledgements_is_refused() {

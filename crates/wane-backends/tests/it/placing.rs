@@ -51,6 +51,19 @@ async fn a_placed_store_is_whole_and_the_draft_is_none() {
     assert!(names(&draft).is_empty());
 }
 
+/// What another store left in the place is not taken for its own.
+#[tokio::test]
+async fn large_values_are_placed_with_their_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let large = "large".repeat(20_000);
+    let draft = draft(&directory, &large).await;
+    fs::write(directory.path().join("values"), "left behind").unwrap();
+    FileStore::place(&draft, directory.path()).unwrap();
+    assert!(held(directory.path()).await == large.as_bytes());
+    assert_eq!(names(directory.path()), ["acknowledged", "draft", "records.redb", "values"]);
+    assert!(names(&draft).is_empty());
+}
+
 #[tokio::test]
 async fn a_store_in_the_place_is_left_as_it_is() {
     let directory = tempfile::tempdir().unwrap();

@@ -63,3 +63,38 @@ fn a_file_shrinks_after_the_scan_that_kept_it_large() {
     assert!(runtime().block_on(store.put(&key, write)).unwrap().is_applied());
     assert!(shrinks(&store, || ()), "{:?} bytes are left", store.size_on_disk());
 }
+
+/// A scan shows the store as it was when it began, whatever is written over since.
+#[test]
+fn large_values_that_a_scan_shows_are_not_written_over() {
+    let home = tempfile::tempdir().unwrap();
+    let store = FileStore::create(home.path(), SystemClock::shared()).unwrap();
+    let row = |number: u8, byte: u8| {
+        let key = Key::new(b"large", &[number]).expect("a legal key");
+        (key, Write::new(Value::new(vec![byte; 100_000]).expect("legal"), Life::Permanent))
+    };
+    runtime().block_on(async {
+        store.put_batch((0..8).map(|number| row(number, 1)).collect()).await.unwrap();
+        let mut page = store.scan(None, PageLimit::new(1).unwrap()).await.unwrap();
+        for byte in 2..6 {
+            store.put_batch((0..8).map(|number| row(number, byte)).collect()).await.unwrap();
+        }
+        let mut seen = 0;
+        loop {
+            for found in &page.rows {
+                assert!(found.record.value.iter().all(|byte| *byte == 1), "{:?}", found.key);
+                seen += 1;
+            }
+            let Some(next) = page.next else { break };
+            page = store.scan(Some(next), PageLimit::new(1).unwrap()).await.unwrap();
+        }
+        assert_eq!(seen, 8);
+        // Without the scan the same room is used over and over.
+        let before = store.size_on_disk().unwrap();
+        for byte in 6..40 {
+            store.put_batch((0..8).map(|number| row(number, byte)).collect()).await.unwrap();
+        }
+        let after = store.size_on_disk().unwrap();
+        assert!(after <= before + 8 * 102_400, "{before} grew to {after}");
+    });
+}
