@@ -219,7 +219,7 @@ fn cut_after(disk: &FaultyDisk, home: &Path, calls: u64) -> Vec<(Suuid, u64)> {
     let ended = runtime().block_on(keep_uploading(&blobs, note));
     assert!(matches!(ended, Err(BlobsError::Store(_) | BlobsError::Overtaken)), "{ended:?}");
     assert_eq!(disk.struck(), Some(Fault::PowerCut));
-    std::fs::write(home.join("records.redb"), disk.remains()).expect("what is left is written");
+    disk.lose_what_was_not_synced(home).expect("what is left is written");
     acknowledged(&notes.into_inner())
 }
 
