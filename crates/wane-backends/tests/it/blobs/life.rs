@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wane::services::blobs::{BlobsError, NewBlob, Sha256Sum, Usage};
 
-use super::stage::{Stage, left, on_every_backend, side_by_side};
+use super::stage::{RECOUNT, Stage, left, on_every_backend, side_by_side};
 use super::{CHUNK, LONG, WORKSPACE, content, download, living, upload};
 
 /// Waits until the store of every node must have dropped what expired at this instant.
@@ -100,6 +100,8 @@ pub(super) async fn what_fails_leaves_nothing(it: &Stage) {
     let refused = upload(&blobs, announced, &bytes, CHUNK).await;
     assert!(matches!(refused, Err(BlobsError::LengthMismatch { .. })), "{refused:?}");
     it.assert_nothing_left("what was not as announced").await;
+    // What other nodes have removed is counted anew after this.
+    it.clock.sleep(RECOUNT).await;
     for node in [0, 1] {
         assert_eq!(it.ok(it.node(node).usage().await), Usage::default(), "{}", it.backend);
     }
