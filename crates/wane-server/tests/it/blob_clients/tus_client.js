@@ -3,10 +3,20 @@
 'use strict';
 
 const fs = require('fs');
+const net = require('net');
 const { createHash } = require('crypto');
 const tus = require('tus-js-client');
 
 const asked = JSON.parse(process.argv[2]);
+
+// A slow line: without it a whole upload is out before anything can happen to it.
+if (asked.slowMillis) {
+  const write = net.Socket.prototype._writeGeneric;
+  net.Socket.prototype._writeGeneric = function (...given) {
+    setTimeout(() => write.apply(this, given), asked.slowMillis);
+  };
+}
+
 const bytes = asked.file ? fs.readFileSync(asked.file) : null;
 const chunkSize = asked.chunkSize ?? Number.POSITIVE_INFINITY;
 

@@ -10,7 +10,8 @@ use crate::server::eventually;
 /// Starts an upload, and leaves it in the middle of a request.
 fn left_halfway(site: &Site, bytes: &[u8], terminate: bool) -> (String, PathBuf) {
     let urls = site.folder.path().join("urls.json");
-    let asked = json!({ "abortAt": bytes.len() / 2, "terminate": terminate, "urls": urls });
+    let at = bytes.len() / 2;
+    let asked = json!({ "abortAt": at, "terminate": terminate, "urls": urls, "slowMillis": 1 });
     let told = site.tus(bytes, asked);
     assert_eq!(told.outcome()["outcome"], "aborted", "{told:?}");
     assert_eq!(told.statuses("PATCH"), [] as [u64; 0], "the request was cut");
@@ -93,6 +94,8 @@ fn survives_a_kill(mut asked: Json, sent: u64) {
     }
     let listen = site.server.http;
     site.server.kill();
+    // Longer than the client pauses between two requests.
+    crate::wait(std::time::Duration::from_millis(300));
     site.server = Server::start_at(listen, home.path(), &[]);
     let told = client.end();
     let id = told.uploaded();
@@ -105,13 +108,13 @@ fn survives_a_kill(mut asked: Json, sent: u64) {
 
 #[test]
 fn a_server_killed_between_chunks_is_survived() {
-    let asked = json!({ "chunkSize": MIB, "pauseMillis": 20 });
+    let asked = json!({ "chunkSize": MIB, "pauseMillis": 80 });
     survives_a_kill(asked, 9 * MIB as u64);
 }
 
 #[test]
 fn a_server_killed_within_a_request_is_survived() {
-    survives_a_kill(json!({}), 4 * MIB as u64);
+    survives_a_kill(json!({ "slowMillis": 1 }), 4 * MIB as u64);
 }
 
 /// What was acknowledged before the kill is not sent again.
@@ -121,7 +124,10 @@ fn what_a_killed_server_had_acknowledged_is_kept() {
     let mut site = Site::of(Server::start(home.path(), &[]));
     let bytes = sample(8 * MIB);
     let urls = site.folder.path().join("urls.json");
-    let told = site.tus(&bytes, json!({ "chunkSize": MIB, "abortAt": 5 * MIB, "urls": urls }));
+    let told = site.tus(
+        &bytes,
+        json!({ "chunkSize": MIB, "abortAt": 5 * MIB, "urls": urls, "slowMillis": 1 }),
+    );
     let acknowledged = told.all("offset").last().unwrap().as_str().unwrap().parse::<u64>().unwrap();
     assert!(acknowledged >= 4 * MIB as u64, "{told:?}");
     site.server.kill();
