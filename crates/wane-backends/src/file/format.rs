@@ -29,7 +29,7 @@ pub(super) const PLAIN_FORMAT: u64 = 1;
 pub(super) const LARGE_FORMAT: u64 = 2;
 
 /// Values of this size and more lie beside the tree.
-pub(super) const LARGE: usize = 32_768;
+pub(super) const LARGE: usize = 80 * 1_024;
 
 const HAS_EXPIRY: u8 = 1;
 const HAS_FILED: u8 = 2;

@@ -1,7 +1,7 @@
 //! Large values: a file beside the tree.
 //!
 //! ```text
-//! DIR/values    values of 32 KiB and more, each at a multiple of 4 KiB
+//! DIR/values    values of 80 KiB and more, each at a multiple of 4 KiB
 //! ```
 //!
 //! A tree that holds large values writes each several times over and keeps it in its cache. So the

@@ -17,7 +17,7 @@ pub(crate) fn value(key: &str, number: u64) -> Value {
     // Mostly small, some larger than a page of the file, some too large for the tree.
     let filler = match number % 61 {
         0 => 9_000,
-        60 => 40_000,
+        60 => 90_000,
         1..=9 => 0,
         length => length as usize * 7,
     };
