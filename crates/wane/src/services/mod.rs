@@ -8,6 +8,7 @@
 //! | [`elections`] | leases with fencing tokens | 1 |
 //! | [`backup`] | a whole store as a stream of bytes, and back | all |
 //! | [`blobs`] | files that disappear on time | 5 |
+//! | [`device_auth`] | codes that link a device to somebody (RFC 8628) | 6 |
 //! | [`sequences`] | blocks of numbers, by name | 11 |
 //! | [`sequencer`] | numbers for the events of a log, each used once | 2, 3 |
 
@@ -15,6 +16,7 @@ pub mod app_ttl;
 pub mod apps;
 pub mod backup;
 pub mod blobs;
+pub mod device_auth;
 pub mod elections;
 mod names;
 pub mod sequencer;
