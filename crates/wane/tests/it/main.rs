@@ -6,6 +6,7 @@ mod blobs;
 mod cached;
 mod conformance;
 mod deadline;
+mod device_auth;
 mod differential;
 mod elections;
 mod faulty;
