@@ -16,8 +16,8 @@
 //! 7.2 s fits 28 times into the rest of 900 s. So no more than 4,000 + 528 wrong codes are tried in
 //! any 900 s, from however many addresses. Ten letters make 20^10 = 1.024e13 codes. With 10,000
 //! of them live, a try hits with 9.77e-10, and 4,528 tries with 4.42e-6. The longest life of a code
-//! is twice 900 s: 8.85e-6, under one in 100,000. What is repeated for free hits only a code that is
-//! made in that minute: 4,528 codes against 667 new ones, 2.9e-7.
+//! is twice 900 s: 8.85e-6. What is repeated for free hits only a code that is made in that minute:
+//! 4,528 codes against 667 new ones, 2.9e-7 in each 900 s. Together 9.4e-6: under one in 100,000.
 //!
 //! The numbers are a node's own. Where several serve, divide the budget by them.
 
