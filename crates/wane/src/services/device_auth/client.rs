@@ -25,6 +25,15 @@ const LONGEST_SCOPE: usize = 128;
 /// The longest name of a client, in bytes.
 const LONGEST_NAME: usize = 128;
 
+/// The shortest life of codes and tokens.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The longest life of codes: what the guess budget is made for.
+const LONGEST_CODE: Duration = Duration::from_secs(1_800);
+
+/// The longest life of tokens. A store takes 365 days by its own clock, which may be behind ours.
+const LONGEST_TOKEN: Duration = Duration::from_secs(360 * 86_400);
+
 /// The id of a client: 1 to 64 letters, digits, `.`, `_` and `-`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -83,7 +92,7 @@ pub struct NewClient {
     pub scopes: Vec<String>,
     /// How long its codes live: 60 to 1,800 seconds.
     pub code_life: Duration,
-    /// How long its tokens live: one minute to 365 days.
+    /// How long its tokens live: one minute to 360 days.
     pub token_life: Duration,
 }
 
@@ -95,7 +104,7 @@ impl Default for NewClient {
             is_confidential: false,
             scopes: Vec::new(),
             code_life: Duration::from_secs(900),
-            token_life: Duration::from_secs(365 * 86_400),
+            token_life: Duration::from_secs(180 * 86_400),
         }
     }
 }
@@ -111,11 +120,11 @@ impl NewClient {
             );
             return invalid("scopes", reason);
         }
-        if !(60..=1_800).contains(&self.code_life.as_secs()) {
+        if !(MINUTE..=LONGEST_CODE).contains(&self.code_life) {
             return invalid("codeLife", "give 60 to 1800 seconds".into());
         }
-        if !(60..=365 * 86_400).contains(&self.token_life.as_secs()) {
-            return invalid("tokenLife", "give one minute to 365 days".into());
+        if !(MINUTE..=LONGEST_TOKEN).contains(&self.token_life) {
+            return invalid("tokenLife", "give one minute to 360 days".into());
         }
         Ok(())
     }

@@ -49,7 +49,7 @@
 //! let Polled::Issued(issued) = app.poll(&client, &started.device_code.reveal()).await? else {
 //!     panic!("it was approved");
 //! };
-//! let active = app.introspect(issued.token.reveal()).await?.expect("it is good for a year");
+//! let active = app.introspect(issued.token.reveal()).await?.expect("it is good for half a year");
 //! assert_eq!(active.subject, "alice");
 //! # Ok(())
 //! # }

@@ -20,12 +20,12 @@ async fn a_device_is_linked_and_its_token_says_to_whom() {
     let device = assert_done(setup.approve(&started, "alice").await);
     let issued = issued(setup.poll(&started).await);
     assert_eq!((issued.device, &issued.scope[..]), (device, &["read".to_owned()][..]));
-    assert_eq!(issued.expires_in, SECOND * 365 * 86_400);
+    assert_eq!(issued.expires_in, SECOND * 180 * 86_400);
 
     let active = setup.app.introspect(issued.token.reveal()).await.unwrap().expect("it is good");
     assert_eq!((&*active.subject, active.client.as_str()), ("alice", "tv"));
     assert_eq!((active.device, active.scope), (device, vec!["read".to_owned()]));
-    assert_eq!(active.issued_at.until(active.expires_at), SECOND * 365 * 86_400);
+    assert_eq!(active.issued_at.until(active.expires_at), SECOND * 180 * 86_400);
 }
 
 #[tokio::test]
