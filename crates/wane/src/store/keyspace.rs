@@ -19,7 +19,7 @@ pub enum Keyspace {
     AppTtl = 4,
     /// Temporary BLOBs: app u32, workspace u64, BLOB id, bucket; clustering is the chunk number.
     Blobs = 5,
-    /// Device authorization: app u32 (user codes and clients: 0); clustering is kind, then hash or id.
+    /// Device authorization: app u32 (user codes and clients: 0); clustering is kind, then name.
     DeviceAuth = 6,
     /// Pull stream, the log: home region, ISPB, range of sequence; clustering is the row sequence.
     PullStreamLog = 7,

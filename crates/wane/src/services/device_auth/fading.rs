@@ -1,9 +1,9 @@
 //! What is remembered of many for a while, in bounded memory.
 //!
-//! Each entry says when it is over. Those that are over are dropped whenever there are twice as many
-//! entries as were left the last time, so that each insert costs little and memory falls back by
-//! itself. Beyond [`MOST`] everything is forgotten: what is kept here only makes things slower for
-//! those who ask too often, and other limits still hold.
+//! Each entry says when it is over. Those that are over are dropped whenever there are twice as
+//! many entries as were left the last time, so that each insert costs little and memory falls
+//! back by itself. Beyond [`MOST`] everything is forgotten: what is kept here only makes things
+//! slower for those who ask too often, and other limits still hold.
 
 use std::collections::HashMap;
 use std::hash::Hash;

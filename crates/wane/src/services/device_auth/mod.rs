@@ -1,5 +1,5 @@
-//! Device authorization (RFC 8628): a television shows a code, a person types it on a phone, and the
-//! television is linked. No race links it twice.
+//! Device authorization (RFC 8628): a television shows a code, a person types it on a phone, and
+//! the television is linked. No race links it twice.
 //!
 //! One record per grant holds everything that is decided about it, and each step is one
 //! conditional write on that record: pending, then approved or denied, then issued, then gone.
@@ -56,9 +56,9 @@
 //! ```
 //!
 //! Flow: `client` registers who may ask; `starting` hands out codes, within `pace` and `live`;
-//! `deciding` finds them again, within `guesses`, and approves or denies; `polling` tells the device
-//! and redeems; `devices` lists, introspects and revokes. `place` says where everything lies, `grant`
-//! what a grant says, `secret` and `user_code` what codes are made of.
+//! `deciding` finds them again, within `guesses`, and approves or denies; `polling` tells the
+//! device and redeems; `devices` lists, introspects and revokes. `place` says where everything
+//! lies, `grant` what a grant says, `secret` and `user_code` what codes are made of.
 //! Not here: HTTP, the page, and signing in.
 
 mod client;

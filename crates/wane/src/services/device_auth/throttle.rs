@@ -1,9 +1,9 @@
 //! How often a device may poll: `slow_down`, kept in the memory of the node.
 //!
 //! The first poll is never early. One that comes before four fifths of the interval have passed
-//! since the last accepted one is told to slow down, and the interval grows by 5 s, up to 60 s. What
-//! comes within a second of a poll that was judged is the same poll sent again and gets the same
-//! answer, without a penalty.
+//! since the last accepted one is told to slow down, and the interval grows by 5 s, up to 60 s.
+//! What comes within a second of a poll that was judged is the same poll sent again and gets the
+//! same answer, without a penalty.
 //!
 //! Being told to slow down does not move the time of the last accepted poll: whoever polls steadily
 //! is accepted again as soon as the interval has passed. Only polls of pending grants are judged,

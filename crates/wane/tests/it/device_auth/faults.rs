@@ -1,8 +1,8 @@
 //! One decision and one token, over a network that loses answers and requests and delivers late.
 //!
-//! Each world has a seed of its own: three people decide at once, the device polls, and whoever gets
-//! an error tries again. What they were told is compared with each other, and with what stands in
-//! the store once the network has settled.
+//! Each world has a seed of its own: three people decide at once, the device polls, and whoever
+//! gets an error tries again. What they were told is compared with each other, and with what
+//! stands in the store once the network has settled.
 
 use wane::conformance::ModelStore;
 use wane::services::device_auth::{Asking, Decided, Polled};

@@ -2,8 +2,8 @@
 //!
 //! An attempt is charged when it begins and given back when it found a live code, or when nobody
 //! could look: so only misses count, many attempts at once do not slip through, and a success
-//! forgives nothing else. The same wrong code from the same place within a minute is charged once: a
-//! page that is loaded again spends nothing.
+//! forgives nothing else. The same wrong code from the same place within a minute is charged once:
+//! a page that is loaded again spends nothing.
 //!
 //! Two limits hold in every stretch of [`GuessSettings::life`], 900 s:
 //!
