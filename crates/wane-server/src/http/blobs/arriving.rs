@@ -27,11 +27,8 @@ impl Arriving {
 
     /// Whether nothing will come. Where the head does not say, it waits for the first byte.
     pub(super) async fn is_empty(&mut self) -> Result<bool, Problem> {
-        if self.length() == Some(0) {
-            return Ok(true);
-        }
-        if self.length().is_some() {
-            return Ok(false);
+        if let Some(length) = self.length() {
+            return Ok(length == 0);
         }
         while self.first.as_ref().is_none_or(Bytes::is_empty) {
             let Some(piece) = self.next().await? else { return Ok(true) };

@@ -3,6 +3,8 @@
 //! The first chunk is read before the answer begins, so that a store that is away is a status and
 //! not a broken connection. What fails after that breaks it.
 
+use std::ops::Range;
+
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{
@@ -64,30 +66,28 @@ pub(in crate::http) async fn download(
     }
     let is_numbered = info.downloads_left.is_some();
     let part = if is_numbered { Part::Whole } else { range::asked(&headers, info.size, &etag) };
-    if part == Part::Outside {
-        return Err(outside(info.size));
-    }
-    let asks_for_part = matches!(part, Part::Bytes(_));
+    let range = match part {
+        Part::Outside => return Err(outside(info.size)),
+        Part::Whole => None,
+        Part::Bytes(range) => Some(range),
+    };
     let blob = blobs.open(workspace, id).await?.ok_or_else(Problem::absent)?;
     let info = blob.info().clone();
-    let range = match part {
-        Part::Whole | Part::Outside => 0..info.size,
-        Part::Bytes(range) => range,
+    let reading = match range.clone() {
+        None => blob.read_all(),
+        Some(range) => blob.read(range)?,
     };
-    let is_whole = range == (0..info.size);
-    let (from, to) = (range.start, range.end);
-    let body = match sent(blob.read(range)?).await {
+    let body = match sent(reading).await {
         Ok(body) => body,
         Err(error) => {
             let is_there = blobs.info(workspace, id).await?.is_some();
             return Err(not_begun(error, is_numbered, is_there));
         }
     };
-    if is_whole && !asks_for_part {
-        return Ok(whole(&info, body));
-    }
-    let range = format!("bytes {from}-{}/{}", to - 1, info.size);
-    Ok(partial(&info, &range, to - from, body))
+    Ok(match range {
+        None => whole(&info, body),
+        Some(range) => partial(&info, &range, body),
+    })
 }
 
 /// The answer where not even the first bytes can be had.
@@ -127,8 +127,10 @@ fn whole(info: &BlobInfo, body: Body) -> Response {
     response
 }
 
-fn partial(info: &BlobInfo, range: &str, length: u64, body: Body) -> Response {
-    let more = [(CONTENT_RANGE, value(range)), (CONTENT_LENGTH, length.into())];
+fn partial(info: &BlobInfo, range: &Range<u64>, body: Body) -> Response {
+    let (from, last, length) = (range.start, range.end - 1, range.end - range.start);
+    let range = value(format!("bytes {from}-{last}/{}", info.size));
+    let more = [(CONTENT_RANGE, range), (CONTENT_LENGTH, length.into())];
     (StatusCode::PARTIAL_CONTENT, described(info), more, body).into_response()
 }
 
