@@ -1,4 +1,5 @@
-//! The first start: an admin credential and a demo application, with their keys in files.
+//! The first start: an admin credential and a demo application, with their keys in files; and a
+//! public client `demo` of that application, for device login.
 //!
 //! `DATA/admin.key` and `DATA/demo.key` hold a credential each, readable by their owner alone. A key
 //! that the store knows is left as it is. Where a file is missing, or holds a key that the store
@@ -10,7 +11,9 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use wane::services::ClusterAppId;
 use wane::services::apps::{AppName, AppsError, NewKey, Scope};
+use wane::services::device_auth::{DeviceAuthError, NewClient};
 
 use crate::wiring::Services;
 
@@ -25,6 +28,10 @@ pub enum FirstStartError {
     /// The store failed.
     #[error(transparent)]
     Apps(#[from] AppsError),
+
+    /// The client cannot be registered.
+    #[error("the client demo: {0}")]
+    Client(#[from] DeviceAuthError),
 }
 
 /// Sees to it that both key files hold a credential that the store knows.
@@ -43,12 +50,29 @@ pub async fn make_keys(services: &Services, data: &Path) -> Result<(), FirstStar
     Ok(())
 }
 
-async fn demo_key(services: &Services) -> Result<NewKey, AppsError> {
+async fn demo_key(services: &Services) -> Result<NewKey, FirstStartError> {
     let name = AppName::new("demo", "app")?;
     match services.apps.create(&name).await {
-        Ok(made) => Ok(made.key),
-        Err(AppsError::Exists { .. }) => services.apps.add_node_key(&name).await,
-        Err(error) => Err(error),
+        Ok(made) => {
+            register_demo(services, made.app.id).await?;
+            Ok(made.key)
+        }
+        Err(AppsError::Exists { .. }) => Ok(services.apps.add_node_key(&name).await?),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Registers the client `demo`, with the application and never again: an operator may remove it.
+async fn register_demo(services: &Services, app: ClusterAppId) -> Result<(), FirstStartError> {
+    let client = NewClient {
+        id: Some("demo".parse()?),
+        name: "Demo device".into(),
+        scopes: vec!["read".into(), "write".into()],
+        ..NewClient::default()
+    };
+    match services.device_auth.of(app).register(client).await {
+        Ok(_) | Err(DeviceAuthError::ClientExists) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -9,6 +9,9 @@ use wane::services::app_ttl::{AppTtl, AppTtlStorage};
 use wane::services::apps::Apps;
 use wane::services::backup::{Backup, BackupError};
 use wane::services::blobs::{self, Blobs, BlobsSettings};
+use wane::services::device_auth::{
+    self, DeviceAuth, DeviceAuthError, DeviceAuthSettings, DeviceKey, GuessSettings, UserCodeLength,
+};
 use wane::services::elections::{self, Elections, LeaseRules};
 use wane::services::sequences::{self, Sequences};
 use wane::store::{
@@ -17,7 +20,7 @@ use wane::store::{
 };
 use wane_backends::{AnyStore, OpenError};
 
-use crate::http::{Limiters, RequestMetrics};
+use crate::http::{DeviceLogin, Limiters, Origin, RequestMetrics};
 use crate::listen::Connections;
 use crate::settings::{Settings, Storage};
 use crate::shutdown::Closing;
@@ -57,6 +60,9 @@ pub(crate) type BlobReading = blobs::Reading<CachedReads>;
 /// Bytes on their way into a resumable upload.
 pub(crate) type BlobAppend = blobs::Append<CachedReads>;
 
+/// Device login of one application, never from the cache: it would revive a code that was used.
+pub(crate) type AppDeviceAuth = device_auth::AppDeviceAuth<CachedReads>;
+
 /// The sequences of one application.
 pub(crate) type AppSequences = sequences::AppSequences<ServedStore>;
 
@@ -70,6 +76,10 @@ pub enum WiringError {
     /// The store opens, and its records lie otherwise.
     #[error("{0}{setting}", setting = setting_of(.0))]
     Spread(#[from] SpreadError),
+
+    /// The key of device login is not to be had.
+    #[error("the key of device login: {0}")]
+    DeviceKey(#[from] DeviceAuthError),
 }
 
 /// The setting to look at, where the number of buckets is the reason.
@@ -82,10 +92,11 @@ impl WiringError {
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Open(error) => matches!(error, OpenError::Unreachable { .. }),
-            Self::Spread(SpreadError::Store(error)) => {
+            Self::Spread(SpreadError::Store(error))
+            | Self::DeviceKey(DeviceAuthError::Store(error)) => {
                 matches!(error, StoreError::Unavailable { .. } | StoreError::Unknown { .. })
             }
-            Self::Spread(_) => false,
+            Self::Spread(_) | Self::DeviceKey(_) => false,
         }
     }
 }
@@ -106,6 +117,9 @@ pub struct Parts {
     pub(crate) elections: Elections<CachedReads>,
     pub(crate) sequences: Sequences<ServedStore>,
     pub(crate) blobs: Blobs<CachedReads>,
+    pub(crate) device_auth: DeviceAuth<CachedReads>,
+    pub(crate) device_login: DeviceLogin,
+    pub(crate) origin: Origin,
     pub(crate) limiters: Limiters,
     pub(crate) requests: RequestMetrics,
     pub(crate) closing: Closing,
@@ -148,6 +162,9 @@ impl Services {
             ..BlobsSettings::default()
         };
         let blobs = Blobs::with_settings(cached.uncached(), Arc::clone(&clock), blobs);
+        let key = DeviceKey::in_store(&cached.uncached(), &*clock).await?;
+        let device_auth = device_auth_settings(settings)?;
+        let device_auth = DeviceAuth::new(cached.uncached(), Arc::clone(&clock), key, device_auth);
         Ok(Self(Arc::new(Parts {
             app_ttl,
             app_ttl_reads: AppTtl::new(cached.clone(), Arc::clone(&clock)),
@@ -155,6 +172,9 @@ impl Services {
             elections: Elections::new(store.clone(), Arc::clone(&clock), leases(settings.storage)),
             sequences: Sequences::new(store.clone(), Arc::clone(&clock)),
             blobs,
+            device_auth,
+            device_login: DeviceLogin::from(settings),
+            origin: Origin::from(settings),
             limiters: Limiters::default(),
             requests: RequestMetrics::of(&clock),
             closing: Closing::default(),
@@ -238,6 +258,19 @@ fn leases(storage: Storage) -> LeaseRules {
             LeaseRules::shared(Duration::from_secs(10), max_skew)
         }
     }
+}
+
+/// Device login as the settings want it: what all nodes together may let through is divided.
+fn device_auth_settings(settings: &Settings) -> Result<DeviceAuthSettings, DeviceAuthError> {
+    let whole = DeviceAuthSettings::default();
+    let share = |whole: usize| (whole / settings.nodes).max(1);
+    let guesses = GuessSettings { budget: share(whole.guesses.budget), ..whole.guesses };
+    Ok(DeviceAuthSettings {
+        user_code: UserCodeLength::new(settings.user_code_letters)?,
+        guesses,
+        recount: settings.storage.is_shared().then_some(RECOUNT),
+        ..whole
+    })
 }
 
 /// The cache that the settings ask for. A store of one process needs none.

@@ -10,6 +10,7 @@ mod blobs;
 mod body;
 mod caller;
 mod described;
+mod device_auth;
 mod elections;
 mod front;
 mod guard;
@@ -21,6 +22,7 @@ mod hostile_input;
 mod lasting;
 mod limiters;
 mod openapi;
+mod origin;
 mod path;
 mod problem;
 mod query;
@@ -29,8 +31,10 @@ mod sequences;
 mod taken;
 
 pub use caller::Access;
+pub(crate) use device_auth::DeviceLogin;
 pub(crate) use limiters::Limiters;
 pub use openapi::document;
+pub(crate) use origin::Origin;
 pub use problem::{Code, Problem};
 pub(crate) use requests::RequestMetrics;
 

@@ -34,7 +34,8 @@ pub use setting::{Form, Initial, Setting};
 pub use sources::{CLIENT_VARIABLES, ServeFlags};
 pub use store::SPREAD;
 pub use value::{
-    Hosts, LogFilter, LogFormat, PublicUrl, RedisUrl, Region, Secret, Storage, TableName, Word,
+    Addresses, DevUsers, Hosts, LogFilter, LogFormat, PublicUrl, RedisUrl, Region, Secret, Storage,
+    TableName, Word,
 };
 
 use setting::Initial::{Is, Unset};
@@ -126,6 +127,24 @@ setting::settings! {
 
     /// How old a record from that memory may be; 0 keeps nothing.
     cache_max_stale_ms: Duration = Is("0"), within 0..=LONGEST_MS;
+
+    /// Nodes that serve this store: each lets through its share of wrong user codes.
+    nodes: usize = Is("1"), within 1..=1_000;
+
+    /// Letters of a user code; more where more than 10,000 codes are live at once.
+    user_code_letters: usize = Is("10"), within 8..=20;
+
+    /// Give devices the link that has the code in it, as for a QR code.
+    verification_uri_complete: bool = Is("true");
+
+    /// Serve device login where clients made for GitHub look for it too, under /login.
+    github_aliases: bool = Is("false");
+
+    /// Proxies whose X-Forwarded-For is believed.
+    trusted_proxies: Option<Addresses> = Unset("none: the address is that of the connection");
+
+    /// People who sign in at /device by a password, while developing. Only on loopback.
+    dev_users: Option<DevUsers> = Unset("nobody; applications say who signs in where");
 
     /// How log lines are written: for people or for programs.
     log_format: LogFormat = Is("text");

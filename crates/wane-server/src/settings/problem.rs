@@ -72,6 +72,13 @@ pub enum Problem {
     #[error("{setting} is set, but {missing} is not; set {missing} too, or leave {setting} out")]
     Incomplete { setting: &'static str, missing: &'static str },
 
+    /// Passwords for development where other machines could try them.
+    #[error(
+        "dev_users is set, and listen is {address}, which other machines may reach: listen on \
+         127.0.0.1, or leave dev_users out and tell how people of each application sign in"
+    )]
+    ExposedUsers { address: SocketAddr },
+
     /// Two ports at one address.
     #[error("listen and admin_listen are both {address}; give each a port of its own")]
     SameAddress { address: SocketAddr },

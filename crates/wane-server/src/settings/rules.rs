@@ -10,6 +10,7 @@ pub fn broken_rules(settings: &Settings) -> Vec<Problem> {
     let mut broken = incomplete_tls(settings);
     broken.extend(exposed_ports(settings));
     broken.extend(same_address(settings));
+    broken.extend(exposed_users(settings));
     broken
 }
 
@@ -43,4 +44,11 @@ fn same_address(settings: &Settings) -> Option<Problem> {
     let address = settings.listen;
     let same = address.port() != 0 && address == settings.admin_listen;
     same.then_some(Problem::SameAddress { address })
+}
+
+/// Passwords in a settings file are for one's own machine.
+fn exposed_users(settings: &Settings) -> Option<Problem> {
+    let address = settings.listen;
+    let exposed = settings.dev_users.is_some() && !is_loopback(&address);
+    exposed.then_some(Problem::ExposedUsers { address })
 }

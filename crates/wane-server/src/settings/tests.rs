@@ -393,6 +393,12 @@ fn printed_settings_given_back_are_the_same_settings() {
         "--spread-buckets=16",
         "--cache-bytes=17",
         "--cache-max-stale-ms=18",
+        "--nodes=2",
+        "--user-code-letters=12",
+        "--verification-uri-complete=false",
+        "--github-aliases",
+        "--trusted-proxies=10.0.0.1, ::1",
+        "--dev-users=alice:a,bob:b",
         "--log-format=json",
         "--log-filter=warn,wane=debug",
     ];
@@ -400,8 +406,8 @@ fn printed_settings_given_back_are_the_same_settings() {
     for arguments in [&arguments[..], &[]] {
         let loaded = from_flags(arguments).expect("legal");
         let again = from_file(&loaded.print_settings()).expect("printed settings are legal");
-        // A password is not printed, and a file without it has none.
-        let expected = Settings { cassandra_password: None, ..loaded.settings };
+        // Passwords are not printed, and a file without them has none.
+        let expected = Settings { cassandra_password: None, dev_users: None, ..loaded.settings };
         assert_eq!(again.settings, expected);
     }
 }
@@ -422,7 +428,7 @@ fn printed_settings_tell_reason_unit_origin_and_what_is_not_set() {
 #[test]
 fn secrets_are_neither_printed_nor_repeated_in_errors() {
     let text = "twenty-characters-or-more".to_owned();
-    for name in ["cassandra_password", "redis_url"] {
+    for name in ["cassandra_password", "redis_url", "dev_users"] {
         let secret = Setting::named(name).expect("there is such a setting");
         let printed = printed::paragraph(secret, Some(&text), &Origin::Default);
         assert!(!printed.contains(&text), "{printed}");
@@ -434,6 +440,33 @@ fn secrets_are_neither_printed_nor_repeated_in_errors() {
     let open = printed::paragraph(storage, Some(&text), &Origin::Default);
     assert!(open.contains(&text), "the control");
     assert_eq!(sources::shown(storage, text.clone()), text);
+}
+
+#[test]
+fn people_with_passwords_are_for_loopback_only() {
+    let here = ["--dev-users=alice:wonderland", "--listen=127.0.0.1:0"];
+    let users = from_flags(&here).expect("legal").settings.dev_users.expect("set");
+    assert_eq!(users.password_of("alice"), Some("wonderland"));
+    assert_eq!(users.password_of("bob"), None);
+    let everywhere = ["--dev-users=alice:wonderland", "--listen=0.0.0.0:1", "--insecure"];
+    let said = says(from_flags(&everywhere));
+    assert!(said.contains("dev_users") && !said.contains("wonderland"), "{said}");
+    for wrong in ["alice", "alice:", ":secret", "alice:a,,bob:b"] {
+        let said = says(from_flags(&[&format!("--dev-users={wrong}")]));
+        assert!(said.contains("NAME:PASSWORD"), "{said}");
+    }
+}
+
+#[test]
+fn a_proxy_is_trusted_by_its_address() {
+    let proxies = from_flags(&["--trusted-proxies=10.0.0.1, ::1"]).expect("legal").settings;
+    let proxies = proxies.trusted_proxies.expect("set");
+    for (address, is_trusted) in
+        [("10.0.0.1", true), ("::ffff:10.0.0.1", true), ("::1", true), ("10.0.0.2", false)]
+    {
+        assert_eq!(proxies.contains(address.parse().expect("an address")), is_trusted, "{address}");
+    }
+    assert!(says(from_flags(&["--trusted-proxies=proxy.example"])).contains("IP addresses"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What settings hold: addresses, paths, numbers, choices, each with what is legal.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -143,6 +143,38 @@ text! {
     /// What must not be seen.
     Secret, "SECRET", "1 to 1,024 characters",
     |text| (1..=1_024).contains(&text.len()), secret true
+}
+
+text! {
+    /// Addresses of machines.
+    Addresses, "ADDRESSES", "IP addresses, with commas between several",
+    |text| text.split(',').all(|address| address.trim().parse::<IpAddr>().is_ok())
+}
+
+impl Addresses {
+    /// Whether this address is one of them. An IPv4 address may come in the clothes of an IPv6 one.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let mut own = self.0.split(',').filter_map(|own| own.trim().parse::<IpAddr>().ok());
+        own.any(|own| own.to_canonical() == address.to_canonical())
+    }
+}
+
+text! {
+    /// People and their passwords.
+    DevUsers, "NAME:PASSWORD", "NAME:PASSWORD, with commas between several",
+    |text| text.split(',').all(|user| user.split_once(':').is_some_and(|(name, password)| {
+        !name.is_empty() && name.len() <= 255 && !password.is_empty() && !user.contains(char::is_control)
+    })), secret true
+}
+
+impl DevUsers {
+    /// The password of the person of this name.
+    #[must_use]
+    pub fn password_of(&self, name: &str) -> Option<&str> {
+        let mut users = self.0.split(',').filter_map(|user| user.split_once(':'));
+        users.find(|(own, _)| *own == name).map(|(_, password)| password)
+    }
 }
 
 /// How log lines are written.
