@@ -50,7 +50,8 @@ pub(super) async fn required<T: DeserializeOwned>(
     body.ok_or_else(|| Problem::invalid("body", "it is empty; send a JSON object"))
 }
 
-async fn read(body: Body, limit: usize, clock: &SharedClock) -> Result<Bytes, Problem> {
+/// Reads a body within bounds of size and time.
+pub(super) async fn read(body: Body, limit: usize, clock: &SharedClock) -> Result<Bytes, Problem> {
     let collected = tokio::select! {
         collected = Limited::new(body, limit).collect() => collected,
         () = clock.sleep(ARRIVAL) => {

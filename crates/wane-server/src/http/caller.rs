@@ -95,7 +95,7 @@ pub(super) async fn admit(
     parts: &mut Parts,
     services: &Services,
 ) -> Result<Option<Admitted>, Problem> {
-    let gate = Gate { services, counted };
+    let gate = Gate { services, counted, at: AT };
     match access {
         Access::Public => Ok(None),
         Access::App(scope) => {
@@ -112,10 +112,26 @@ pub(super) async fn admit(
     }
 }
 
+/// The application that a key belongs to, where the route lets others in too and its path names the
+/// application at another segment. What is returned second is to be kept until the answer is there.
+pub(super) async fn app_named_at(
+    at: usize,
+    scope: Scope,
+    parts: &Parts,
+    services: &Services,
+) -> Result<(Caller, Admitted), Problem> {
+    Gate { services, counted: Counted::Requests, at }.as_app(scope, parts).await
+}
+
+/// Where `/api/v2/apps/{owner}/{app}/..` names the application.
+const AT: usize = 3;
+
 /// The gate in front of every route.
 struct Gate<'a> {
     services: &'a Services,
     counted: Counted,
+    /// Where the path names the application.
+    at: usize,
 }
 
 impl Gate<'_> {
@@ -127,7 +143,7 @@ impl Gate<'_> {
         };
         // Wherever it knocks: requests that find nothing are requests too.
         let admitted = self.services.limiters.admit(&app, self.counted)?;
-        if !names(parts, &app) {
+        if !self.names(parts, &app) {
             return Err(self.as_stranger(parts).await);
         }
         let caller = Caller { app, credential };
@@ -147,7 +163,7 @@ impl Gate<'_> {
             let (caller, admitted) = self.as_app(scope, parts).await?;
             return Ok((Some(caller.app), Some(admitted)));
         }
-        let mut path = segments(parts.uri.path()).skip(3).map(|segment| segment.collect());
+        let mut path = segments(parts.uri.path()).skip(self.at).map(|segment| segment.collect());
         let mut text = || String::from_utf8(path.next().unwrap_or_default()).unwrap_or_default();
         let found = match AppName::new(&text(), &text()) {
             Ok(name) => self.services.apps.find(&name).await?,
@@ -173,6 +189,13 @@ impl Gate<'_> {
         }
     }
 
+    /// Whether the path names this application.
+    fn names(&self, parts: &Parts, app: &App) -> bool {
+        let mut parts = segments(parts.uri.path()).skip(self.at);
+        parts.next().is_some_and(|owner| owner.eq(app.name.owner().bytes()))
+            && parts.next().is_some_and(|name| name.eq(app.name.app().bytes()))
+    }
+
     async fn credential(&self, parts: &Parts) -> Result<Credential, Problem> {
         let mut given = parts.headers.get_all(AUTHORIZATION).iter();
         let (Some(value), None) = (given.next(), given.next()) else {
@@ -188,13 +211,6 @@ impl Gate<'_> {
         let credential = self.services.apps.authenticate(presented.trim()).await?;
         credential.ok_or_else(|| unauthorized("the credential is unknown or was revoked"))
     }
-}
-
-/// Whether the path, `/api/v2/apps/{owner}/{app}/..`, names this application.
-fn names(parts: &Parts, app: &App) -> bool {
-    let mut parts = segments(parts.uri.path()).skip(3);
-    parts.next().is_some_and(|owner| owner.eq(app.name.owner().bytes()))
-        && parts.next().is_some_and(|name| name.eq(app.name.app().bytes()))
 }
 
 fn unauthorized(detail: &str) -> Problem {

@@ -16,6 +16,7 @@ use utoipa::{IntoResponses, ToSchema};
 
 use super::app_ttl::CurrentBody;
 use super::blobs::tus;
+use super::device_auth::OAuthErrorBody;
 use super::problem::{Code, ProblemBody};
 
 type Responses = BTreeMap<String, RefOr<Response>>;
@@ -49,6 +50,12 @@ pub(super) struct Matching;
 
 /// What a step of a resumable upload may answer.
 pub(super) struct Resumable;
+
+/// What every endpoint of a device may answer, in the form of RFC 6749.
+pub(super) struct Refusals;
+
+/// What every route may answer about the head of a request.
+pub(super) struct Fronting;
 
 /// What the making of something may answer that is there already, or too often.
 pub(super) struct Making;
@@ -142,6 +149,39 @@ impl IntoResponses for Resumable {
         let version = (StatusCode::PRECONDITION_FAILED, Code::InvalidRequest);
         responses.extend(answers_with::<ProblemBody>(mismatch.into_iter().chain([version])));
         responses
+    }
+}
+
+impl IntoResponses for Refusals {
+    fn responses() -> Responses {
+        let described = [
+            (
+                400,
+                "`invalid_request`, `invalid_scope`, `unsupported_grant_type`, `invalid_grant`, \
+                `authorization_pending`, `slow_down`, `access_denied` or `expired_token`",
+            ),
+            (401, "`invalid_client`: the client is not registered here, or did not prove to be it"),
+            (413, "`invalid_request`: the form is too large"),
+            (429, "`temporarily_unavailable`: too much of something; see Retry-After"),
+            (503, "`temporarily_unavailable`: the store does not answer; try again"),
+        ];
+        let mut responses = Fronting::responses();
+        responses.extend(described.map(|(status, about)| {
+            let schema = Ref::from_schema_name(OAuthErrorBody::name());
+            let content = ContentBuilder::new().schema(Some(schema)).build();
+            let response = ResponseBuilder::new().description(about);
+            let response = response.content("application/json", content);
+            (status.to_string(), RefOr::T(response.build()))
+        }));
+        responses
+    }
+}
+
+impl IntoResponses for Fronting {
+    fn responses() -> Responses {
+        let too_long = (StatusCode::URI_TOO_LONG, Code::TooLarge);
+        let wrong_host = (StatusCode::BAD_REQUEST, Code::InvalidRequest);
+        answers_with::<ProblemBody>([too_long, wrong_host])
     }
 }
 

@@ -50,6 +50,9 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use wane::services::apps::Scope;
 
 use self::blobs::tus;
+use self::device_auth::{
+    authorization, clients, devices, discovery, github, introspection, revocation, token,
+};
 use self::front::Fronted;
 use self::limiters::Counted;
 use crate::wiring::Services;
@@ -57,6 +60,7 @@ use crate::wiring::Services;
 const READ: Access = Access::App(Scope::Read);
 const WRITE: Access = Access::App(Scope::Write);
 const WRITE_OR_SECRET: Access = Access::OwnerOrHolder(Scope::Write);
+const DEVICE: Access = Access::App(Scope::Device);
 const TRANSFER: Counted = Counted::Transfers;
 const ADMIN: Access = Access::System(Scope::Admin);
 
@@ -138,6 +142,18 @@ pub fn main_routes() -> Vec<Route> {
         route!(PATCH "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus/{suuid}", WRITE, tus::go_on, TRANSFER),
         route!(DELETE "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus/{suuid}", WRITE, tus::terminate),
         route!(POST "/api/v2/apps/{owner}/{app}/workspaces/{wsid}/tblobs-tus/{suuid}", WRITE, tus::overridden, TRANSFER),
+        route!(POST "/api/v2/apps/{owner}/{app}/devices/approve", DEVICE, devices::approve),
+        route!(POST "/api/v2/apps/{owner}/{app}/devices/deny", DEVICE, devices::deny),
+        route!(GET "/api/v2/apps/{owner}/{app}/devices", DEVICE, devices::list),
+        route!(DELETE "/api/v2/apps/{owner}/{app}/devices/{device}", DEVICE, devices::unlink),
+        route!(POST "/oauth/{owner}/{app}/device_authorization", Access::Public, authorization::device_authorization),
+        route!(POST "/oauth/{owner}/{app}/token", Access::Public, token::token),
+        route!(POST "/oauth/{owner}/{app}/introspect", Access::Public, introspection::introspect),
+        route!(POST "/oauth/{owner}/{app}/revoke", Access::Public, revocation::revoke),
+        route!(GET "/.well-known/oauth-authorization-server/oauth/{owner}/{app}", Access::Public, discovery::metadata),
+        route!(GET "/oauth/{owner}/{app}/.well-known/oauth-authorization-server", Access::Public, discovery::metadata_below),
+        route!(POST "/login/device/code", Access::Public, github::device_code),
+        route!(POST "/login/oauth/access_token", Access::Public, github::access_token),
     ]
 }
 
@@ -155,6 +171,8 @@ pub fn admin_routes() -> Vec<Route> {
         route!(POST "/api/v1/admin/credentials", ADMIN, admin::add_credential),
         route!(DELETE "/api/v1/admin/credentials/{id}", ADMIN, admin::revoke_credential),
         route!(GET "/api/v1/admin/backup", ADMIN, admin::backup),
+        route!(POST "/api/v1/admin/oauth-clients", ADMIN, clients::register),
+        route!(DELETE "/api/v1/admin/apps/{owner}/{app}/oauth-clients/{client}", ADMIN, clients::remove),
     ]
 }
 

@@ -11,6 +11,9 @@ use utoipa::{Modify, OpenApi};
 
 use super::blobs::{self, tus};
 use super::described::{self, ContestedBody, RefusedBody};
+use super::device_auth::{
+    OAuthErrorBody, authorization, clients, devices, discovery, introspection, revocation, token,
+};
 use super::problem::ProblemBody;
 use super::{admin, app_ttl, elections, health, sequences};
 
@@ -28,8 +31,12 @@ use super::{admin, app_ttl, elections, health, sequences};
         tus::capabilities, tus::create, tus::progress, tus::go_on, tus::terminate, tus::overridden,
         admin::create_app, admin::list_apps, admin::set_limits, admin::add_key,
         admin::revoke_key, admin::add_credential, admin::revoke_credential, admin::backup,
+        authorization::device_authorization, token::token, introspection::introspect,
+        revocation::revoke, discovery::metadata, discovery::metadata_below,
+        devices::approve, devices::deny, devices::list, devices::unlink,
+        clients::register, clients::remove,
     ),
-    components(schemas(ProblemBody, RefusedBody, ContestedBody)),
+    components(schemas(ProblemBody, RefusedBody, ContestedBody, OAuthErrorBody)),
     modifiers(&Bearer, &Names),
 )]
 struct Description;

@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 use wane::services::app_ttl::AppTtlError;
 use wane::services::apps::AppsError;
 use wane::services::blobs::BlobsError;
+use wane::services::device_auth::DeviceAuthError;
 use wane::services::elections::ElectionsError;
 use wane::services::sequences::SequencesError;
 use wane::store::StoreError;
@@ -203,6 +204,16 @@ impl Problem {
         self.status
     }
 
+    /// What happened and what to do.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// When to try again, in seconds.
+    pub fn retry_after(&self) -> Option<u64> {
+        self.retry_after
+    }
+
     /// The body.
     pub fn body(&self) -> Json {
         let (name, _, title) = self.code.facts();
@@ -332,6 +343,29 @@ impl From<BlobsError> for Problem {
                 return Self::new(Code::Unavailable, "the BLOB is damaged; tell the operator");
             }
             BlobsError::Contended | BlobsError::Ended | _ => Code::Unavailable,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<DeviceAuthError> for Problem {
+    fn from(error: DeviceAuthError) -> Self {
+        let code = match error {
+            DeviceAuthError::Store(error) => return error.into(),
+            DeviceAuthError::Invalid { .. } | DeviceAuthError::InvalidScope { .. } => {
+                Code::InvalidRequest
+            }
+            DeviceAuthError::InvalidClient => Code::Unauthorized,
+            DeviceAuthError::ClientExists => Code::Refused,
+            DeviceAuthError::Limited { retry_after, .. } => {
+                let seconds = retry_after.as_millis().div_ceil(1_000) as u64;
+                return Self::limited(error.to_string(), seconds);
+            }
+            DeviceAuthError::Broken { .. } => {
+                tracing::error!(%error, "a stored record of device login is damaged");
+                return Self::new(Code::Unavailable, "a record is damaged; tell the operator");
+            }
+            DeviceAuthError::Contended | _ => Code::Unavailable,
         };
         Self::new(code, error.to_string())
     }

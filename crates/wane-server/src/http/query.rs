@@ -2,6 +2,7 @@
 
 use axum::http::Uri;
 use percent_encoding::percent_decode_str;
+use wane::store::PageLimit;
 
 use super::path::check_escapes;
 use super::problem::Problem;
@@ -34,6 +35,17 @@ impl Parameters {
     /// The value of a parameter, if it is there.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(found, _)| found == name).map(|(_, value)| &**value)
+    }
+
+    /// How much goes on a page: `limit`, or 100.
+    pub(super) fn page_limit(&self) -> Result<PageLimit, Problem> {
+        const MOST: usize = 1_000;
+        let Some(given) = self.get("limit") else { return Ok(PageLimit::new(100)?) };
+        let limit = given.parse().ok().filter(|limit| (1..=MOST).contains(limit));
+        let limit = limit.ok_or_else(|| {
+            Problem::invalid("limit", format!("give a whole number, 1 to {MOST}"))
+        })?;
+        Ok(PageLimit::new(limit)?)
     }
 }
 

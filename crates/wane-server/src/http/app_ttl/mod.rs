@@ -9,7 +9,6 @@ use axum::extract::{Request, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use wane::store::PageLimit;
 
 pub(super) use self::bodies::CurrentBody;
 use self::bodies::{
@@ -206,15 +205,6 @@ pub(super) async fn no_key() -> Problem {
     wane::services::app_ttl::AppTtlError::KeyEmpty.into()
 }
 
-fn page_limit(given: Option<&str>) -> Result<PageLimit, Problem> {
-    const MOST: usize = 1_000;
-    let Some(given) = given else { return Ok(PageLimit::new(100)?) };
-    let limit = given.parse().ok().filter(|limit| (1..=MOST).contains(limit));
-    let limit = limit
-        .ok_or_else(|| Problem::invalid("limit", format!("give a whole number, 1 to {MOST}")))?;
-    Ok(PageLimit::new(limit)?)
-}
-
 /// Lists the entries whose key begins with a prefix, ascending by bytes.
 #[utoipa::path(get, path = "/api/v2/apps/{owner}/{app}/ttl", tag = "app_ttl",
     params(("owner" = String, Path), ("app" = String, Path),
@@ -231,7 +221,7 @@ pub(super) async fn scan(
     uri: Uri,
 ) -> Result<Json<PageBody>, Problem> {
     let query = Parameters::of(&uri, &["prefix", "limit", "after"])?;
-    let limit = page_limit(query.get("limit"))?;
+    let limit = query.page_limit()?;
     let (prefix, after) = (query.get("prefix").unwrap_or_default(), query.get("after"));
     let page = services.storage(&caller).scan(prefix, after.map(str::as_bytes), limit).await?;
     let items = page.entries.iter().map(|(key, entry)| ItemBody {

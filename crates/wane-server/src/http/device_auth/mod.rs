@@ -8,6 +8,20 @@
 //! the operator.
 //! Not here: the page, which is `device_page`.
 
+pub(super) mod authorization;
+mod client;
+pub(super) mod clients;
+pub(super) mod devices;
+pub(super) mod discovery;
+mod form;
+pub(super) mod github;
+pub(super) mod introspection;
+mod refusal;
+pub(super) mod revocation;
+pub(super) mod token;
+
+pub(super) use refusal::OAuthErrorBody;
+
 use crate::settings::{DevUsers, Settings};
 
 /// What the operator says about device login.

@@ -29,6 +29,11 @@ impl Request {
         self
     }
 
+    /// The same as a form.
+    pub(crate) fn form(self, form: &str) -> Self {
+        self.header("content-type: application/x-www-form-urlencoded").body(form)
+    }
+
     pub(crate) fn body(mut self, body: &str) -> Self {
         self.body = body.to_owned();
         self
@@ -42,9 +47,12 @@ impl Request {
             bytes.extend_from_slice(b"\r\n");
         }
         if !self.body.is_empty() {
-            let length = self.body.len();
-            let content = format!("content-type: application/json\r\ncontent-length: {length}\r\n");
-            bytes.extend_from_slice(content.as_bytes());
+            let is_type = |line: &Vec<u8>| line.starts_with(b"content-type:");
+            if !self.headers.iter().any(is_type) {
+                bytes.extend_from_slice(b"content-type: application/json\r\n");
+            }
+            let length = format!("content-length: {}\r\n", self.body.len());
+            bytes.extend_from_slice(length.as_bytes());
         }
         bytes.extend_from_slice(b"\r\n");
         bytes.extend_from_slice(self.body.as_bytes());

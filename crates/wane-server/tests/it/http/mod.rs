@@ -4,6 +4,7 @@ mod access;
 mod app_ttl;
 mod blobs;
 pub(crate) mod conversation;
+pub(crate) mod device_auth;
 mod elections;
 mod hostile;
 mod http2;

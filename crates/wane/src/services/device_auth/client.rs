@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use super::secret::{ClientSecret, is_secret, secret_hash};
-use super::{AppDeviceAuth, DeviceAuthError, checked_text, place};
+use super::{AppDeviceAuth, DeviceAuth, DeviceAuthError, checked_text, place};
 use crate::services::ClusterAppId;
 use crate::store::{Fence, Life, Outcome, Store, StoreError, Value, Write};
 
@@ -221,6 +221,16 @@ impl Stored {
             token_life: Duration::from_millis(self.token_millis),
             app: ClusterAppId(self.app),
         }
+    }
+}
+
+impl<S: Store> DeviceAuth<S> {
+    /// The application that a client of this id belongs to, or none. It proves nothing.
+    pub async fn app_of_client(&self, id: &str) -> Result<ClusterAppId, DeviceAuthError> {
+        let Ok(id) = id.parse::<ClientId>() else { return Ok(ClusterAppId::NONE) };
+        let record = self.shared.store.get(&place::client(&id)?).await?;
+        let stored = record.map(|record| Stored::read(&record.value)).transpose()?;
+        Ok(stored.map_or(ClusterAppId::NONE, |stored| ClusterAppId(stored.app)))
     }
 }
 

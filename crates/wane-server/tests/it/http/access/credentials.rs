@@ -45,6 +45,12 @@ pub(super) struct Held {
     pub(super) blob: String,
     /// An upload that has no bytes yet.
     pub(super) upload: String,
+    /// A linked device.
+    pub(super) device: String,
+    /// What a device shows that nobody has decided about.
+    pub(super) user_code: String,
+    /// And what it polls with.
+    device_code: String,
 }
 
 impl Target {
@@ -105,6 +111,65 @@ impl Target {
             Request::new("POST", &format!("{}/next", self.sequence())).body(r#"{"count":1}"#);
         assert_eq!(connection.ask(&next.key(&self.key)).status, 200);
         self.seed_blobs(&mut connection);
+        self.seed_devices(site, &mut connection);
+    }
+
+    /// The client that its devices are of.
+    pub(super) fn client(&self) -> String {
+        format!("client-of-{}", self.owner)
+    }
+
+    /// A linked device, and one that waits.
+    fn seed_devices(&self, site: &Site, connection: &mut Conversation) {
+        let (owner, client) = (self.owner, self.client());
+        let body =
+            format!(r#"{{"owner":"{owner}","app":"app","name":"TV","clientId":"{client}"}}"#);
+        let made = site.administer("POST", "/api/v1/admin/oauth-clients", &body);
+        assert!(matches!(made.status, 201 | 409), "{}", made.body);
+        let mut held = self.held();
+        if !self.devices(connection).contains(&held.device) || held.device.is_empty() {
+            let (user_code, device_code) = self.start(connection);
+            let body = format!(r#"{{"userCode":"{user_code}","subject":"kept"}}"#);
+            let path = format!("/api/v2/apps/{owner}/app/devices/approve");
+            let approved = connection.ask(&Request::new("POST", &path).key(&self.key).body(&body));
+            assert_eq!(approved.status, 200, "{}", approved.body);
+            let linked = self.poll(connection, &device_code);
+            linked["device_id"].as_str().unwrap().clone_into(&mut held.device);
+        }
+        if !self.is_undecided(connection, &held) {
+            (held.user_code, held.device_code) = self.start(connection);
+        }
+        *self.held.lock().unwrap() = held;
+    }
+
+    fn start(&self, connection: &mut Conversation) -> (String, String) {
+        let form = format!("client_id={}", self.client());
+        let started = self.send(connection, "device_authorization", &form);
+        let code = |name: &str| started[name].as_str().unwrap_or_else(|| panic!("{started}"));
+        (code("user_code").to_owned(), code("device_code").to_owned())
+    }
+
+    fn poll(&self, connection: &mut Conversation, device_code: &str) -> serde_json::Value {
+        let grant = "urn:ietf:params:oauth:grant-type:device_code";
+        let client = self.client();
+        let form = format!("grant_type={grant}&client_id={client}&device_code={device_code}");
+        self.send(connection, "token", &form)
+    }
+
+    fn is_undecided(&self, connection: &mut Conversation, held: &Held) -> bool {
+        let polled = self.poll(connection, &held.device_code);
+        matches!(polled["error"].as_str(), Some("authorization_pending" | "slow_down"))
+    }
+
+    fn send(&self, connection: &mut Conversation, to: &str, form: &str) -> serde_json::Value {
+        let path = format!("/oauth/{}/app/{to}", self.owner);
+        connection.ask(&Request::new("POST", &path).form(form)).json()
+    }
+
+    /// The linked devices of the app.
+    fn devices(&self, connection: &mut Conversation) -> String {
+        let path = format!("/api/v2/apps/{}/app/devices", self.owner);
+        connection.ask(&Request::new("GET", &path).key(&self.key)).body
     }
 
     fn seed_blobs(&self, connection: &mut Conversation) {
@@ -148,7 +213,9 @@ impl Target {
         let sequence = connection.ask(&Request::new("GET", &self.sequence()).key(&self.key)).body;
         let blobs = self.found(connection);
         let election = format!("{} {}", election["holder"], election["token"]);
-        format!("{}\n{election}\n{sequence}\n{blobs}", answer.body)
+        let undecided = self.is_undecided(connection, &self.held());
+        let devices = format!("{undecided} {}", self.devices(connection));
+        format!("{}\n{election}\n{sequence}\n{blobs}\n{devices}", answer.body)
     }
 }
 
