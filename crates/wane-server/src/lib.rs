@@ -19,6 +19,7 @@ pub mod client;
 pub mod first_start;
 pub mod http;
 pub mod listen;
+pub mod qr;
 pub mod serve;
 pub mod settings;
 pub mod shutdown;
