@@ -161,18 +161,23 @@ impl IntoResponses for Refusals {
                 `authorization_pending`, `slow_down`, `access_denied` or `expired_token`",
             ),
             (401, "`invalid_client`: the client is not registered here, or did not prove to be it"),
+            (403, "`insufficient_scope`: the key does not have the scope device"),
             (413, "`invalid_request`: the form is too large"),
             (429, "`temporarily_unavailable`: too much of something; see Retry-After"),
             (503, "`temporarily_unavailable`: the store does not answer; try again"),
         ];
         let mut responses = Fronting::responses();
-        responses.extend(described.map(|(status, about)| {
+        for (status, about) in described {
             let schema = Ref::from_schema_name(OAuthErrorBody::name());
             let content = ContentBuilder::new().schema(Some(schema)).build();
             let response = ResponseBuilder::new().description(about);
-            let response = response.content("application/json", content);
-            (status.to_string(), RefOr::T(response.build()))
-        }));
+            let mut response = response.content("application/json", content).build();
+            // What is wrong with the head of a request has the form that it has everywhere.
+            if let Some(RefOr::T(of_head)) = responses.remove(&status.to_string()) {
+                response.content.extend(of_head.content);
+            }
+            responses.insert(status.to_string(), RefOr::T(response));
+        }
         responses
     }
 }

@@ -145,7 +145,7 @@ pub fn main_routes() -> Vec<Route> {
         route!(POST "/api/v2/apps/{owner}/{app}/devices/approve", DEVICE, devices::approve),
         route!(POST "/api/v2/apps/{owner}/{app}/devices/deny", DEVICE, devices::deny),
         route!(GET "/api/v2/apps/{owner}/{app}/devices", DEVICE, devices::list),
-        route!(DELETE "/api/v2/apps/{owner}/{app}/devices/{device}", DEVICE, devices::unlink),
+        route!(DELETE "/api/v2/apps/{owner}/{app}/devices/{deviceId}", DEVICE, devices::unlink),
         route!(POST "/oauth/{owner}/{app}/device_authorization", Access::Public, authorization::device_authorization),
         route!(POST "/oauth/{owner}/{app}/token", Access::Public, token::token),
         route!(POST "/oauth/{owner}/{app}/introspect", Access::Public, introspection::introspect),
@@ -172,7 +172,7 @@ pub fn admin_routes() -> Vec<Route> {
         route!(DELETE "/api/v1/admin/credentials/{id}", ADMIN, admin::revoke_credential),
         route!(GET "/api/v1/admin/backup", ADMIN, admin::backup),
         route!(POST "/api/v1/admin/oauth-clients", ADMIN, clients::register),
-        route!(DELETE "/api/v1/admin/apps/{owner}/{app}/oauth-clients/{client}", ADMIN, clients::remove),
+        route!(DELETE "/api/v1/admin/apps/{owner}/{app}/oauth-clients/{clientId}", ADMIN, clients::remove),
     ]
 }
 

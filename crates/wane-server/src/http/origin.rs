@@ -12,7 +12,7 @@ use axum::http::request::Parts;
 use axum::http::uri::Authority;
 
 use super::problem::Problem;
-use crate::settings::{Addresses, PublicUrl, Settings};
+use crate::settings::{Networks, PublicUrl, Settings};
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
@@ -21,7 +21,7 @@ const FORWARDED_FOR: &str = "x-forwarded-for";
 pub(crate) struct Origin {
     public_url: Option<PublicUrl>,
     is_tls: bool,
-    trusted_proxies: Option<Addresses>,
+    trusted_proxies: Option<Networks>,
 }
 
 impl From<&Settings> for Origin {
@@ -35,22 +35,22 @@ impl From<&Settings> for Origin {
 }
 
 impl Origin {
-    /// The address that a request comes from; `None` where no connection brought it.
+    /// The address that a request comes from; `None` where no connection brought it, or where a
+    /// proxy says something else than an address.
     pub(crate) fn address_of(&self, parts: &Parts) -> Option<IpAddr> {
         let ConnectInfo(peer) = parts.extensions.get::<ConnectInfo<SocketAddr>>()?;
         let is_proxy = |address: IpAddr| {
             self.trusted_proxies.as_ref().is_some_and(|proxies| proxies.contains(address))
         };
-        if !is_proxy(peer.ip()) {
-            return Some(peer.ip());
+        let peer = peer.ip().to_canonical();
+        if !is_proxy(peer) {
+            return Some(peer);
         }
         // From the last to the first: whoever came before the last proxy may have made up the rest.
         let lines = parts.headers.get_all(FORWARDED_FOR).iter().rev();
-        let texts = lines.map(|line| line.to_str().unwrap_or_default());
-        let mut forwarded = texts.flat_map(|line| line.rsplit(',')).map(|text| text.trim().parse());
-        let first_other =
-            forwarded.find(|address| !matches!(address, Ok(known) if is_proxy(*known)));
-        first_other.and_then(Result::ok).or(Some(peer.ip()))
+        let texts = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
+        let mut others = texts.map(forwarded).filter(|one| !one.is_some_and(is_proxy));
+        others.next().unwrap_or(Some(peer))
     }
 
     /// The URL that paths are appended to, without a slash at its end.
@@ -58,14 +58,28 @@ impl Origin {
         if let Some(url) = &self.public_url {
             return Ok(url.as_str().to_owned());
         }
-        let named = parts.headers.get(HOST).map(|host| host.to_str().unwrap_or_default());
-        let host = named.or_else(|| parts.uri.authority().map(Authority::as_str));
-        let host = host.and_then(|host| host.parse::<Authority>().ok());
-        let host = host.filter(|host| !host.as_str().contains('@'));
+        let in_header = || parts.headers.get(HOST)?.to_str().ok()?.parse().ok();
+        let host: Option<Authority> = parts.uri.authority().cloned().or_else(in_header);
+        let is_host = |host: &Authority| {
+            let port = host.as_str().rsplit_once(':').map(|(_, port)| port);
+            let has_port = host.port_u16().is_some();
+            let is_legal = has_port || port.is_none_or(|port| port.ends_with(']'));
+            is_legal && !host.host().is_empty() && !host.as_str().contains('@')
+        };
+        let host = host.filter(is_host);
         let host = host.ok_or_else(|| Problem::invalid("Host", "name the host that you reach"))?;
         let scheme = if self.is_tls { "https" } else { "http" };
         Ok(format!("{scheme}://{host}"))
     }
+}
+
+/// One address of `X-Forwarded-For`; some proxies write it with brackets or with a port.
+fn forwarded(text: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(text).ok()?.trim();
+    let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    let address = bare.parse::<IpAddr>().ok().or_else(with_port);
+    address.map(|address| address.to_canonical())
 }
 
 #[cfg(test)]
@@ -84,7 +98,8 @@ mod tests {
     fn request(peer: &str, headers: &[(&str, &str)]) -> Parts {
         let mut request = Request::builder().uri("/device");
         for (name, value) in headers {
-            request = request.header(*name, *value);
+            let bytes: Vec<u8> = value.chars().map(|c| c as u8).collect();
+            request = request.header(*name, bytes);
         }
         let mut parts = request.body(()).unwrap().into_parts().0;
         parts.extensions.insert(ConnectInfo(SocketAddr::new(peer.parse().unwrap(), 1)));
@@ -96,7 +111,7 @@ mod tests {
         let address = |proxies, peer, forwarded: &[&str]| {
             let headers: Vec<_> = forwarded.iter().map(|value| (FORWARDED_FOR, *value)).collect();
             let address = origin(proxies, None).address_of(&request(peer, &headers));
-            address.unwrap().to_string()
+            address.map_or_else(|| "none".to_owned(), |address| address.to_string())
         };
         let proxies = Some("10.0.0.1,10.0.0.2");
         assert_eq!(address(None, "10.0.0.1", &["9.9.9.9"]), "10.0.0.1");
@@ -104,7 +119,12 @@ mod tests {
         assert_eq!(address(proxies, "10.0.0.1", &["9.9.9.9"]), "9.9.9.9");
         assert_eq!(address(proxies, "10.0.0.1", &["1.1.1.1, 9.9.9.9, 10.0.0.2"]), "9.9.9.9");
         assert_eq!(address(proxies, "10.0.0.1", &["1.1.1.1", "9.9.9.9"]), "9.9.9.9");
-        assert_eq!(address(proxies, "10.0.0.1", &["9.9.9.9, junk"]), "10.0.0.1");
+        assert_eq!(address(proxies, "10.0.0.1", &["9.9.9.9, junk"]), "none", "and not the proxy's");
+        assert_eq!(address(proxies, "10.0.0.1", &["\u{ff}, 9.9.9.9"]), "9.9.9.9");
+        assert_eq!(address(proxies, "10.0.0.1", &["9.9.9.9:5678"]), "9.9.9.9");
+        assert_eq!(address(proxies, "10.0.0.1", &["[2001:db8::1]:443"]), "2001:db8::1");
+        assert_eq!(address(proxies, "10.0.0.1", &["[2001:db8::1]"]), "2001:db8::1");
+        assert_eq!(address(proxies, "::ffff:7.7.7.7", &[]), "7.7.7.7");
         assert_eq!(address(proxies, "10.0.0.1", &[]), "10.0.0.1");
         assert_eq!(address(proxies, "10.0.0.1", &["10.0.0.2"]), "10.0.0.1");
     }
@@ -115,7 +135,9 @@ mod tests {
         assert_eq!(origin(None, None).base_url(&parts).unwrap(), "http://wane.example:8628");
         let public = origin(None, Some("https://login.example/"));
         assert_eq!(public.base_url(&parts).unwrap(), "https://login.example");
-        for wrong in ["", "evil@wane.example", "a/b", "a b"] {
+        let parts = request("7.7.7.7", &[("host", "[::1]")]);
+        assert_eq!(origin(None, None).base_url(&parts).unwrap(), "http://[::1]");
+        for wrong in ["", "evil@wane.example", "a/b", "a b", ":8628", "a:xyz", "a:"] {
             let parts = request("7.7.7.7", &[("host", wrong)]);
             assert!(origin(None, None).base_url(&parts).is_err(), "{wrong}");
         }

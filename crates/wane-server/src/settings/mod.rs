@@ -34,7 +34,7 @@ pub use setting::{Form, Initial, Setting};
 pub use sources::{CLIENT_VARIABLES, ServeFlags};
 pub use store::SPREAD;
 pub use value::{
-    Addresses, DevUsers, Hosts, LogFilter, LogFormat, PublicUrl, RedisUrl, Region, Secret, Storage,
+    DevUsers, Hosts, LogFilter, LogFormat, Networks, PublicUrl, RedisUrl, Region, Secret, Storage,
     TableName, Word,
 };
 
@@ -129,10 +129,10 @@ setting::settings! {
     cache_max_stale_ms: Duration = Is("0"), within 0..=LONGEST_MS;
 
     /// Nodes that serve this store: each lets through its share of wrong user codes.
-    nodes: usize = Is("1"), within 1..=1_000;
+    nodes: usize = Is("1"), within 1..=30;
 
     /// Letters of a user code; more where more than 10,000 codes are live at once.
-    user_code_letters: usize = Is("10"), within 8..=20;
+    user_code_letters: usize = Is("10"), within 10..=20;
 
     /// Give devices the link that has the code in it, as for a QR code.
     verification_uri_complete: bool = Is("true");
@@ -141,7 +141,7 @@ setting::settings! {
     github_aliases: bool = Is("false");
 
     /// Proxies whose X-Forwarded-For is believed.
-    trusted_proxies: Option<Addresses> = Unset("none: the address is that of the connection");
+    trusted_proxies: Option<Networks> = Unset("none: the address is that of the connection");
 
     /// People who sign in at /device by a password, while developing. Only on loopback.
     dev_users: Option<DevUsers> = Unset("nobody; applications say who signs in where");

@@ -74,10 +74,10 @@ pub enum Problem {
 
     /// Passwords for development where other machines could try them.
     #[error(
-        "dev_users is set, and listen is {address}, which other machines may reach: listen on \
-         127.0.0.1, or leave dev_users out and tell how people of each application sign in"
+        "dev_users is set, and {reason}, so that other machines may reach it: listen on 127.0.0.1 with \
+         nothing in front, or leave dev_users out and tell how people of each application sign in"
     )]
-    ExposedUsers { address: SocketAddr },
+    ExposedUsers { reason: String },
 
     /// Two ports at one address.
     #[error("listen and admin_listen are both {address}; give each a port of its own")]

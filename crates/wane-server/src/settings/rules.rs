@@ -46,9 +46,18 @@ fn same_address(settings: &Settings) -> Option<Problem> {
     same.then_some(Problem::SameAddress { address })
 }
 
-/// Passwords in a settings file are for one's own machine.
+/// Passwords in a settings file are for one's own machine, which no proxy stands in front of.
 fn exposed_users(settings: &Settings) -> Option<Problem> {
-    let address = settings.listen;
-    let exposed = settings.dev_users.is_some() && !is_loopback(&address);
-    exposed.then_some(Problem::ExposedUsers { address })
+    settings.dev_users.as_ref()?;
+    let public_url = settings.public_url.as_ref();
+    let reason = if !is_loopback(&settings.listen) {
+        format!("listen is {}", settings.listen)
+    } else if public_url.is_some_and(|url| !url.is_loopback()) {
+        "public_url is that of another machine".to_owned()
+    } else if settings.trusted_proxies.is_some() {
+        "there are trusted_proxies".to_owned()
+    } else {
+        return None;
+    };
+    Some(Problem::ExposedUsers { reason })
 }

@@ -402,12 +402,14 @@ fn printed_settings_given_back_are_the_same_settings() {
         "--verification-uri-complete=false",
         "--github-aliases",
         "--trusted-proxies=10.0.0.1, ::1",
-        "--dev-users=alice:a,bob:b",
         "--log-format=json",
         "--log-filter=warn,wane=debug",
     ];
-    assert_eq!(arguments.len(), SETTINGS.len(), "each setting is told apart from its default");
-    for arguments in [&arguments[..], &[]] {
+    // It goes with nothing that other machines reach.
+    let alone = ["--dev-users=alice:a,bob:b"];
+    let given = arguments.len() + alone.len();
+    assert_eq!(given, SETTINGS.len(), "each setting is told apart from its default");
+    for arguments in [&arguments[..], &alone, &[]] {
         let loaded = from_flags(arguments).expect("legal");
         let again = from_file(&loaded.print_settings()).expect("printed settings are legal");
         // Passwords are not printed, and a file without them has none.
@@ -452,9 +454,16 @@ fn people_with_passwords_are_for_loopback_only() {
     let users = from_flags(&here).expect("legal").settings.dev_users.expect("set");
     assert_eq!(users.password_of("alice"), Some("wonderland"));
     assert_eq!(users.password_of("bob"), None);
-    let everywhere = ["--dev-users=alice:wonderland", "--listen=0.0.0.0:1", "--insecure"];
-    let said = says(from_flags(&everywhere));
-    assert!(said.contains("dev_users") && !said.contains("wonderland"), "{said}");
+    for exposed in [
+        &["--listen=0.0.0.0:1", "--insecure"][..],
+        &["--public-url=https://login.example"],
+        &["--trusted-proxies=127.0.0.1"],
+    ] {
+        let said = says(from_flags(&[&["--dev-users=alice:wonderland"], exposed].concat()));
+        assert!(said.contains("dev_users") && !said.contains("wonderland"), "{said}");
+    }
+    let own = ["--dev-users=alice:wonderland", "--public-url=http://localhost:8628"];
+    assert!(from_flags(&own).is_ok());
     for wrong in ["alice", "alice:", ":secret", "alice:a,,bob:b"] {
         let said = says(from_flags(&[&format!("--dev-users={wrong}")]));
         assert!(said.contains("NAME:PASSWORD"), "{said}");
@@ -463,14 +472,20 @@ fn people_with_passwords_are_for_loopback_only() {
 
 #[test]
 fn a_proxy_is_trusted_by_its_address() {
-    let proxies = from_flags(&["--trusted-proxies=10.0.0.1, ::1"]).expect("legal").settings;
+    let proxies = ["--trusted-proxies=10.0.0.1, ::1,10.1.0.0/16"];
+    let proxies = from_flags(&proxies).expect("legal").settings;
     let proxies = proxies.trusted_proxies.expect("set");
-    for (address, is_trusted) in
-        [("10.0.0.1", true), ("::ffff:10.0.0.1", true), ("::1", true), ("10.0.0.2", false)]
-    {
+    for (address, is_trusted) in [
+        ("10.0.0.1", true),
+        ("::ffff:10.0.0.1", true),
+        ("::1", true),
+        ("10.1.2.3", true),
+        ("10.0.0.2", false),
+        ("10.2.0.1", false),
+    ] {
         assert_eq!(proxies.contains(address.parse().expect("an address")), is_trusted, "{address}");
     }
-    assert!(says(from_flags(&["--trusted-proxies=proxy.example"])).contains("IP addresses"));
+    assert!(says(from_flags(&["--trusted-proxies=proxy.example"])).contains("10.1.0.0/16"));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use axum::http::Uri;
+use ipnet::IpNet;
 use tracing_subscriber::EnvFilter;
 
 use super::setting::{Form, Setting, Value};
@@ -145,18 +146,38 @@ text! {
     |text| (1..=1_024).contains(&text.len()), secret true
 }
 
-text! {
-    /// Addresses of machines.
-    Addresses, "ADDRESSES", "IP addresses, with commas between several",
-    |text| text.split(',').all(|address| address.trim().parse::<IpAddr>().is_ok())
-}
+/// Networks, of one address or more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Networks(Vec<IpNet>);
 
-impl Addresses {
-    /// Whether this address is one of them. An IPv4 address may come in the clothes of an IPv6 one.
+impl Networks {
+    /// Whether this address is in one of them. An IPv4 address may come in the clothes of an IPv6 one.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
-        let mut own = self.0.split(',').filter_map(|own| own.trim().parse::<IpAddr>().ok());
-        own.any(|own| own.to_canonical() == address.to_canonical())
+        self.0.iter().any(|network| network.contains(&address.to_canonical()))
+    }
+}
+
+impl Value for Networks {
+    const FORM: Form = Form::Text;
+    const NAME: &'static str = "NETWORKS";
+
+    fn legal(_: &Setting) -> String {
+        "addresses and networks such as 10.0.0.1 and 10.1.0.0/16, with commas between several"
+            .into()
+    }
+
+    fn parse(text: &str, setting: &Setting) -> Result<Self, String> {
+        let network = |text: &str| {
+            let alone = || text.parse::<IpAddr>().ok().map(IpNet::from);
+            text.parse().ok().or_else(alone)
+        };
+        let networks: Option<Vec<_>> = text.split(',').map(str::trim).map(network).collect();
+        networks.map(Self).ok_or_else(|| give::<Self>(setting))
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(self.0.iter().map(IpNet::to_string).collect::<Vec<_>>().join(","))
     }
 }
 
@@ -164,7 +185,7 @@ text! {
     /// People and their passwords.
     DevUsers, "NAME:PASSWORD", "NAME:PASSWORD, with commas between several",
     |text| text.split(',').all(|user| user.split_once(':').is_some_and(|(name, password)| {
-        !name.is_empty() && name.len() <= 255 && !password.is_empty() && !user.contains(char::is_control)
+        !name.trim().is_empty() && name.len() <= 255 && !password.is_empty() && !user.contains(char::is_control)
     })), secret true
 }
 
@@ -173,7 +194,7 @@ impl DevUsers {
     #[must_use]
     pub fn password_of(&self, name: &str) -> Option<&str> {
         let mut users = self.0.split(',').filter_map(|user| user.split_once(':'));
-        users.find(|(own, _)| *own == name).map(|(_, password)| password)
+        users.find(|(own, _)| own.trim() == name).map(|(_, password)| password)
     }
 }
 
@@ -260,6 +281,16 @@ impl PublicUrl {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl PublicUrl {
+    /// Whether it leads to this machine alone.
+    pub(super) fn is_loopback(&self) -> bool {
+        let uri = self.0.parse::<Uri>().ok();
+        let host = uri.as_ref().and_then(Uri::host).unwrap_or_default();
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 }
 

@@ -20,8 +20,9 @@ use crate::wiring::{AppDeviceAuth, Services};
 #[derive(Debug, Deserialize, ToSchema)]
 #[expect(dead_code, reason = "only its description is used")]
 pub(in crate::http) struct DeviceAuthorizationForm {
-    /// Who asks.
-    client_id: String,
+    /// Who asks, unless HTTP Basic says it.
+    #[schema(nullable = false)]
+    client_id: Option<String>,
     /// What it asks for, parted by blanks; all that the client may have where it is left out.
     #[schema(nullable = false)]
     scope: Option<String>,
@@ -31,7 +32,7 @@ pub(in crate::http) struct DeviceAuthorizationForm {
 }
 
 /// The codes of a device, and where they are typed.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Serialize, ToSchema)]
 pub(in crate::http) struct DeviceAuthorizationBody {
     /// What the device polls with.
     device_code: String,
@@ -61,7 +62,8 @@ pub(in crate::http) async fn device_authorization(
     let (parts, body) = request.into_parts();
     let form = Form::read(&parts.headers, body, &services.clock).await?;
     let (app, client) = authenticated(&parts, &form, &services).await?;
-    started(&services, &parts, &form, &app, &client).await
+    let codes = started(&services, &parts, &form, &app, &client).await?;
+    Ok(unkept(StatusCode::OK, Json(codes)))
 }
 
 /// The codes for a client that is known.
@@ -71,7 +73,7 @@ pub(super) async fn started(
     form: &Form,
     app: &AppDeviceAuth,
     client: &Client,
-) -> Result<Response, Refusal> {
+) -> Result<DeviceAuthorizationBody, Refusal> {
     let page = format!("{}/device", services.origin.base_url(parts)?);
     let agent =
         parts.headers.get(USER_AGENT).map(|agent| String::from_utf8_lossy(agent.as_bytes()));
@@ -82,13 +84,12 @@ pub(super) async fn started(
     let started = app.start(client, form.get("scope"), &asking).await?;
     let user_code = started.user_code.reveal();
     let complete = || format!("{page}?user_code={user_code}");
-    let body = DeviceAuthorizationBody {
+    Ok(DeviceAuthorizationBody {
         device_code: started.device_code.reveal(),
         verification_uri_complete: services.device_login.tells_complete_uri.then(complete),
         user_code,
         verification_uri: page,
         expires_in: started.expires_in.as_secs(),
         interval: started.interval.as_secs(),
-    };
-    Ok(unkept(StatusCode::OK, Json(body)))
+    })
 }

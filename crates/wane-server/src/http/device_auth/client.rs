@@ -21,8 +21,7 @@ use crate::wiring::{AppDeviceAuth, Services};
 /// Where `/oauth/{owner}/{app}/..` names the application.
 pub(super) const APP: usize = 1;
 
-/// What a client says of itself.
-#[derive(Debug)]
+/// What a client says of itself, with its secret: it has no `Debug`.
 struct Presented {
     id: String,
     secret: Option<String>,

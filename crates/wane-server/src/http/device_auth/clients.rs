@@ -46,7 +46,7 @@ pub(in crate::http) struct ClientBody {
 }
 
 /// A client that was registered.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::http) struct RegisteredBody {
     client_id: String,
@@ -97,8 +97,8 @@ async fn app_of(services: &Services, owner: &str, app: &str) -> Result<AppDevice
 }
 
 /// Removes a client: it starts nothing any more and can redeem nothing.
-#[utoipa::path(delete, path = "/api/v1/admin/apps/{owner}/{app}/oauth-clients/{client}",
-    tag = "admin", params(("owner" = String, Path), ("app" = String, Path), ("client" = String, Path)),
+#[utoipa::path(delete, path = "/api/v1/admin/apps/{owner}/{app}/oauth-clients/{clientId}",
+    tag = "admin", params(("owner" = String, Path), ("app" = String, Path), ("clientId" = String, Path)),
     responses((status = 204, description = "it was removed"), OfSystem))]
 pub(in crate::http) async fn remove(
     State(services): State<Services>,

@@ -26,7 +26,7 @@ impl Services {
 }
 
 /// `{"userCode":"BCDFG-HJKLM","subject":"alice"}`
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(in crate::http) struct ApproveBody {
     /// The code as it was typed: case, dashes and blanks make no difference.
@@ -66,7 +66,7 @@ pub(in crate::http) async fn approve(
 }
 
 /// `{"userCode":"BCDFG-HJKLM"}`
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(in crate::http) struct DenyBody {
     /// The code as it was typed.
@@ -104,7 +104,7 @@ fn done(decided: Decided) -> Result<DeviceId, Problem> {
 /// A page of linked devices.
 #[derive(Debug, Serialize, ToSchema)]
 pub(in crate::http) struct DevicesBody {
-    devices: Vec<DeviceBody>,
+    items: Vec<DeviceBody>,
     /// What to give as `after` for the next page; null on the last one.
     #[schema(required)]
     next: Option<String>,
@@ -165,14 +165,14 @@ pub(in crate::http) async fn list(
     let limit = query.page_limit()?;
     let page = services.devices(&caller).list(query.get("subject"), after.as_ref(), limit).await?;
     Ok(Json(DevicesBody {
-        devices: page.devices.into_iter().map(DeviceBody::from).collect(),
+        items: page.devices.into_iter().map(DeviceBody::from).collect(),
         next: page.next.map(|place| place.as_str().to_owned()),
     }))
 }
 
 /// Unlinks a device: its token opens nothing from now on.
-#[utoipa::path(delete, path = "/api/v2/apps/{owner}/{app}/devices/{device}", tag = "device login",
-    params(("owner" = String, Path), ("app" = String, Path), ("device" = String, Path)),
+#[utoipa::path(delete, path = "/api/v2/apps/{owner}/{app}/devices/{deviceId}", tag = "device login",
+    params(("owner" = String, Path), ("app" = String, Path), ("deviceId" = String, Path)),
     responses((status = 204, description = "unlinked"), OfApp))]
 pub(in crate::http) async fn unlink(
     State(services): State<Services>,

@@ -4,6 +4,8 @@
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
+use axum::http::header::ACCESS_CONTROL_ALLOW_ORIGIN;
+use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 use wane::services::apps::AppName;
@@ -40,13 +42,13 @@ pub(in crate::http) async fn metadata(
     State(services): State<Services>,
     path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
     request: Request,
-) -> Result<Json<MetadataBody>, Problem> {
+) -> Result<Response, Problem> {
     let name = path.ok().and_then(|Path((owner, app))| AppName::new(&owner, &app).ok());
     let name = name.ok_or_else(Problem::absent)?;
     let base = services.origin.base_url(&request.into_parts().0)?;
     let issuer = format!("{base}/oauth/{}/{}", name.owner(), name.app());
     let of_clients = ["none", "client_secret_basic", "client_secret_post"];
-    Ok(Json(MetadataBody {
+    let metadata = MetadataBody {
         device_authorization_endpoint: format!("{issuer}/device_authorization"),
         token_endpoint: format!("{issuer}/token"),
         introspection_endpoint: format!("{issuer}/introspect"),
@@ -55,14 +57,16 @@ pub(in crate::http) async fn metadata(
         response_types_supported: [],
         token_endpoint_auth_methods_supported: of_clients,
         introspection_endpoint_auth_methods_supported: [
-            "bearer",
+            "Bearer",
             "client_secret_basic",
             "client_secret_post",
         ],
         revocation_endpoint_auth_methods_supported: of_clients,
         service_documentation: format!("{base}/api/docs"),
         issuer,
-    }))
+    };
+    // A page of any origin may be a client.
+    Ok(([(ACCESS_CONTROL_ALLOW_ORIGIN, "*")], Json(metadata)).into_response())
 }
 
 /// The same where OpenID clients look for it.
@@ -76,6 +80,6 @@ pub(in crate::http) async fn metadata_below(
     services: State<Services>,
     path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
     request: Request,
-) -> Result<Json<MetadataBody>, Problem> {
+) -> Result<Response, Problem> {
     metadata(services, path, request).await
 }

@@ -7,6 +7,7 @@
 use axum::body::Body;
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value as Json};
 use wane::clock::SharedClock;
@@ -17,10 +18,12 @@ use crate::http::body;
 /// The largest form: a token of 8,192 bytes with each byte escaped, and some air.
 const LARGEST: usize = 32 << 10;
 
+/// The most parameters that a form is looked through for.
+const MOST: usize = 32;
+
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// The parameters of a request, without the empty ones.
-#[derive(Debug)]
+/// The parameters of a request, without the empty ones. Some are secrets: it has no `Debug`.
 pub(super) struct Form(Vec<(String, String)>);
 
 impl Form {
@@ -38,22 +41,26 @@ impl Form {
         Self::parse(&body::read(body, LARGEST, clock).await?)
     }
 
-    /// Reads a form, or a JSON object of texts.
-    pub(super) async fn read_or_json(
-        headers: &HeaderMap,
+    /// Reads a form or a JSON object of texts, and what stands in the query: clients made for GitHub
+    /// send one or the other.
+    pub(super) async fn read_anywhere(
+        parts: &Parts,
         body: Body,
         clock: &SharedClock,
     ) -> Result<Self, Refusal> {
-        if !is_type(headers, "application/json") {
-            return Self::read(headers, body, clock).await;
-        }
+        let in_query = parts.uri.query().unwrap_or_default();
         let bytes = body::read(body, LARGEST, clock).await?;
+        if !is_type(&parts.headers, "application/json") {
+            return Self::parse(&[in_query.as_bytes(), b"&", &bytes].concat());
+        }
         let wrong = |_| Refusal::invalid_request("send a JSON object of texts");
         let object: Map<String, Json> = serde_json::from_slice(&bytes).map_err(wrong)?;
-        // Clients made for GitHub send numbers and nulls along: of those none is ours.
+        // They send numbers and nulls along, of which none is ours.
         let text = |(name, value): (String, Json)| Some((name, value.as_str()?.to_owned()));
         let texts = object.into_iter().filter_map(text).filter(|(_, text)| !text.is_empty());
-        Ok(Self(texts.collect()))
+        let mut form = Self::parse(in_query.as_bytes())?;
+        form.0.extend(texts);
+        Ok(form)
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
@@ -61,6 +68,10 @@ impl Form {
             .map_err(|_| Refusal::invalid_request("the form is not UTF-8"))?;
         let mut given: Vec<(String, String)> = Vec::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            if given.len() == MOST {
+                let description = format!("send up to {MOST} parameters");
+                return Err(Refusal::invalid_request(description));
+            }
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (name, value) = (decoded(name)?, decoded(value)?);
             if given.iter().any(|(other, _)| *other == name) {
@@ -118,8 +129,17 @@ mod tests {
     #[test]
     fn a_parameter_twice_is_refused_also_where_it_is_empty_or_escaped() {
         for twice in ["a=1&a=1", "a=&a=1", "a=1&%61=2", "x=1&a&a"] {
-            assert_eq!(parsed(twice).unwrap_err().error(), "invalid_request", "{twice}");
+            assert_eq!(parsed(twice).err().unwrap().error(), "invalid_request", "{twice}");
         }
+    }
+
+    /// Comparing each name with all others would take long.
+    #[test]
+    fn a_form_of_many_names_is_refused() {
+        let names: Vec<String> = (0..10_000).map(|number| format!("{number:x}")).collect();
+        assert_eq!(parsed(&names.join("&")).err().unwrap().error(), "invalid_request");
+        let names: Vec<String> = (0..32).map(|number| format!("{number}=1")).collect();
+        assert!(parsed(&names.join("&")).is_ok());
     }
 
     #[test]

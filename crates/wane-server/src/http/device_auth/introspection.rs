@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use wane::services::apps::Scope;
@@ -19,6 +19,7 @@ use super::form::Form;
 use super::refusal::{Refusal, unkept};
 use crate::http::caller;
 use crate::http::described::Refusals;
+use crate::http::limiters::Admitted;
 use crate::wiring::{AppDeviceAuth, Services};
 
 /// A token to look at.
@@ -94,34 +95,37 @@ impl From<ActiveToken> for IntrospectionBody {
 pub(in crate::http) async fn introspect(
     State(services): State<Services>,
     request: Request,
-) -> Result<Response, Response> {
+) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
-    let form = Form::read(&parts.headers, body, &services.clock).await;
-    let form = form.map_err(IntoResponse::into_response)?;
-    let app = asking(&parts, &form, &services).await?;
-    let said = told(&app, &form).await.map_err(IntoResponse::into_response)?;
+    let form = Form::read(&parts.headers, body, &services.clock).await?;
+    let asking = asking(&parts, &form, &services).await?;
+    let said = told(&asking.app, &form).await?;
     Ok(unkept(StatusCode::OK, Json(said)))
 }
 
+/// Who asks.
+struct Asking {
+    app: AppDeviceAuth,
+    /// Counted as any request of the application is, until the answer is there.
+    _admitted: Option<Admitted>,
+}
+
 /// The application that asks, by its key or through a client that proved to be its.
-async fn asking(
-    parts: &Parts,
-    form: &Form,
-    services: &Services,
-) -> Result<AppDeviceAuth, Response> {
+async fn asking(parts: &Parts, form: &Form, services: &Services) -> Result<Asking, Refusal> {
     if is_bearer(&parts.headers) {
+        if form.get("client_secret").is_some() {
+            return Err(Refusal::invalid_request("prove who you are in one way, not in two"));
+        }
         let caller = caller::app_named_at(APP, Scope::Device, parts, services).await;
-        // Counted as any request of the application is.
-        let (caller, _admitted) = caller.map_err(IntoResponse::into_response)?;
-        return Ok(services.device_auth.of(caller.app.id));
+        let (caller, admitted) = caller.map_err(|problem| Refusal::of_key(&problem))?;
+        let app = services.device_auth.of(caller.app.id);
+        return Ok(Asking { app, _admitted: Some(admitted) });
     }
-    let (app, client) =
-        authenticated(parts, form, services).await.map_err(IntoResponse::into_response)?;
+    let (app, client) = authenticated(parts, form, services).await?;
     if client.is_confidential {
-        return Ok(app);
+        return Ok(Asking { app, _admitted: None });
     }
-    let refusal = Refusal::invalid_client("a public client proves nothing: use the key of the app");
-    Err(refusal.into_response())
+    Err(Refusal::invalid_client("a public client proves nothing: use the key of the application"))
 }
 
 async fn told(app: &AppDeviceAuth, form: &Form) -> Result<IntrospectionBody, Refusal> {

@@ -4,7 +4,9 @@
 //! the characters that RFC 6749 allows. No answer of these endpoints is kept by a cache.
 
 use axum::Json;
-use axum::http::header::{CACHE_CONTROL, PRAGMA, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{
+    ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, PRAGMA, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -12,6 +14,9 @@ use utoipa::ToSchema;
 use wane::services::device_auth::DeviceAuthError;
 
 use crate::http::problem::Problem;
+
+/// The longest description, in characters.
+const LONGEST: usize = 1_000;
 
 /// A refusal.
 #[derive(Debug)]
@@ -22,6 +27,8 @@ pub(in crate::http) struct Refusal {
     /// How a client may prove who it is, where it did not.
     challenge: Option<&'static str>,
     retry_after: Option<u64>,
+    /// Seconds between polls from now on.
+    interval: Option<u64>,
 }
 
 /// `{"error":"authorization_pending","error_description":".."}`
@@ -37,7 +44,7 @@ impl Refusal {
     /// Answered with 400, as nearly everything is.
     pub(super) fn new(error: &'static str, description: impl Into<String>) -> Self {
         let (status, description) = (StatusCode::BAD_REQUEST, description.into());
-        Self { status, error, description, challenge: None, retry_after: None }
+        Self { status, error, description, challenge: None, retry_after: None, interval: None }
     }
 
     /// A request that breaks a rule of its form.
@@ -50,6 +57,34 @@ impl Refusal {
         let challenge = Some(r#"Basic realm="oauth""#);
         let status = StatusCode::UNAUTHORIZED;
         Self { status, challenge, ..Self::new("invalid_client", description) }
+    }
+
+    /// A device that polls too often.
+    pub(super) fn slow_down(interval: u64) -> Self {
+        let description = format!("wait {interval} s between polls from now on");
+        Self { interval: Some(interval), ..Self::new("slow_down", description) }
+    }
+
+    /// Status, error, description, and the interval of `slow_down`.
+    pub(super) fn facts(&self) -> (StatusCode, &'static str, String, Option<u64>) {
+        (self.status, self.error, plain(&self.description), self.interval)
+    }
+
+    /// A key of an application that does not open this, in the same form.
+    pub(super) fn of_key(problem: &Problem) -> Self {
+        let description = problem.detail().to_owned();
+        match problem.status() {
+            StatusCode::FORBIDDEN => {
+                let status = StatusCode::FORBIDDEN;
+                Self { status, ..Self::new("insufficient_scope", description) }
+            }
+            // A key of another application looks like one that nobody has.
+            StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND => {
+                let description = "the key is not one of this application";
+                Self { challenge: Some("Bearer"), ..Self::invalid_client(description) }
+            }
+            _ => Self::from(problem.clone()),
+        }
     }
 
     fn later(status: StatusCode, description: String, seconds: u64) -> Self {
@@ -116,20 +151,23 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// An answer that no cache keeps.
+/// An answer that no cache keeps. Pages of every origin may read it, as those of a television that is
+/// a browser: nothing that a browser adds by itself opens anything here.
 pub(super) fn unkept(status: StatusCode, body: impl IntoResponse) -> Response {
-    let headers = [(CACHE_CONTROL, "no-store"), (PRAGMA, "no-cache")];
+    let headers =
+        [(CACHE_CONTROL, "no-store"), (PRAGMA, "no-cache"), (ACCESS_CONTROL_ALLOW_ORIGIN, "*")];
     (status, headers, body).into_response()
 }
 
-/// Text in the characters that a description may have: ASCII without quotes and backslashes.
+/// Text of bounded length in the characters that a description may have: ASCII without quotes and
+/// backslashes.
 fn plain(text: &str) -> String {
     let plain = |c: char| match c {
         '"' => '\'',
         ' '..='[' | ']'..='~' => c,
         _ => '?',
     };
-    text.chars().map(plain).collect()
+    text.chars().take(LONGEST).map(plain).collect()
 }
 
 #[cfg(test)]

@@ -25,15 +25,16 @@ pub(in crate::http) struct TokenForm {
     grant_type: String,
     /// The code that the device was given.
     device_code: String,
-    /// Who asks.
-    client_id: String,
+    /// Who asks, unless HTTP Basic says it.
+    #[schema(nullable = false)]
+    client_id: Option<String>,
     /// The secret of a confidential client that does not use HTTP Basic.
     #[schema(nullable = false)]
     client_secret: Option<String>,
 }
 
 /// The link token of a device.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Serialize, ToSchema)]
 pub(in crate::http) struct TokenBody {
     /// The token; or what the application gave when it approved.
     access_token: String,
@@ -74,7 +75,7 @@ pub(in crate::http) async fn token(
     let form = Form::read(&parts.headers, body, &services.clock).await?;
     check_grant_type(&form)?;
     let (app, client) = authenticated(&parts, &form, &services).await?;
-    polled(&form, &app, &client).await
+    Ok(unkept(StatusCode::OK, Json(polled(&form, &app, &client).await?)))
 }
 
 pub(super) fn check_grant_type(form: &Form) -> Result<(), Refusal> {
@@ -90,18 +91,16 @@ pub(super) async fn polled(
     form: &Form,
     app: &AppDeviceAuth,
     client: &Client,
-) -> Result<Response, Refusal> {
-    let (error, description) = match app.poll(client, form.required("device_code")?).await? {
-        Polled::Issued(issued) => return Ok(unkept(StatusCode::OK, Json(TokenBody::from(issued)))),
-        Polled::Pending => ("authorization_pending", "nobody has decided yet; poll again".into()),
-        Polled::SlowDown { interval } => {
-            ("slow_down", format!("wait {} s between polls from now on", interval.as_secs()))
-        }
-        Polled::Denied => ("access_denied", "the request was denied; start again".into()),
-        Polled::Expired => ("expired_token", "the code has expired; start again".into()),
+) -> Result<TokenBody, Refusal> {
+    let refuse = |error, description: &str| Err(Refusal::new(error, description));
+    match app.poll(client, form.required("device_code")?).await? {
+        Polled::Issued(issued) => Ok(issued.into()),
+        Polled::Pending => refuse("authorization_pending", "nobody has decided yet; poll again"),
+        Polled::SlowDown { interval } => Err(Refusal::slow_down(interval.as_secs())),
+        Polled::Denied => refuse("access_denied", "the request was denied; start again"),
+        Polled::Expired => refuse("expired_token", "the code has expired; start again"),
         Polled::Invalid => {
-            ("invalid_grant", "there is no such code, or it was used; start again".into())
+            refuse("invalid_grant", "there is no such code, or it was used; start again")
         }
-    };
-    Err(Refusal::new(error, description))
+    }
 }

@@ -114,7 +114,7 @@ const CALLS: &[(&str, &str, &str, u16)] = &[
     ("POST", "/api/v2/apps/{owner}/{app}/devices/approve", r#"{"userCode":"{code}","subject":"s"}"#, 200),
     ("POST", "/api/v2/apps/{owner}/{app}/devices/deny", r#"{"userCode":"{code}"}"#, 204),
     ("GET", "/api/v2/apps/{owner}/{app}/devices", "", 200),
-    ("DELETE", "/api/v2/apps/{owner}/{app}/devices/{device}", "", 204),
+    ("DELETE", "/api/v2/apps/{owner}/{app}/devices/{deviceId}", "", 204),
     // Devices prove who they are in forms, of which there is none.
     ("POST", "/oauth/{owner}/{app}/device_authorization", "", 400),
     ("POST", "/oauth/{owner}/{app}/token", "", 400),
@@ -126,7 +126,7 @@ const CALLS: &[(&str, &str, &str, u16)] = &[
     ("POST", "/login/device/code", "", 404),
     ("POST", "/login/oauth/access_token", "", 404),
     ("POST", "/api/v1/admin/oauth-clients", r#"{"owner":"{owner}","app":"app","name":"made"}"#, 201),
-    ("DELETE", "/api/v1/admin/apps/{owner}/{app}/oauth-clients/{client}", "", 204),
+    ("DELETE", "/api/v1/admin/apps/{owner}/{app}/oauth-clients/{clientId}", "", 204),
     ("POST", "/api/v1/admin/apps", r#"{"owner":"made","app":"app"}"#, 201),
     ("GET", "/api/v1/admin/apps", "", 200),
     ("PUT", "/api/v1/admin/apps/{owner}/{app}/limits", r#"{"maxKeys":1000}"#, 200),
@@ -170,7 +170,8 @@ pub(super) fn call(route: &Route, kind: &Kind) -> Call {
         .replace("{id}", id)
         .replace("{wsid}", "7")
         .replace("{suuid}", &suuid);
-    let path = path.replace("{device}", &held.device).replace("{client}", &kind.target.client());
+    let path =
+        path.replace("{deviceId}", &held.device).replace("{clientId}", &kind.target.client());
     let body = body.replace("{code}", &held.user_code).replace("{owner}", kind.target.owner);
     let mut request = Request::new(method, &path).body(&body);
     request.headers.clone_from(&kind.headers);

@@ -90,13 +90,13 @@ fn devices_are_listed_by_person_in_pages_and_unlinked() {
     let mine: Vec<Json> = (0..3).map(|_| link(&server, "alice")).collect();
     link(&server, "bob");
     let list = |query: &str| server.ask("GET", &format!("{DEVICES}{query}"), "").json();
-    assert_eq!(list("")["devices"].as_array().unwrap().len(), 4);
+    assert_eq!(list("")["items"].as_array().unwrap().len(), 4);
     let first = list("?subject=alice&limit=2");
-    assert_eq!(first["devices"].as_array().unwrap().len(), 2);
+    assert_eq!(first["items"].as_array().unwrap().len(), 2);
     let next = first["next"].as_str().unwrap();
     let rest = list(&format!("?subject=alice&limit=2&after={next}"));
-    assert_eq!((rest["devices"].as_array().unwrap().len(), &rest["next"]), (1, &Json::Null));
-    let device = &rest["devices"][0];
+    assert_eq!((rest["items"].as_array().unwrap().len(), &rest["next"]), (1, &Json::Null));
+    let device = &rest["items"][0];
     assert_eq!((&device["subject"], &device["clientId"]), (&json!("alice"), &json!("demo")));
     assert_eq!(
         (&device["clientName"], &device["address"]),
@@ -106,7 +106,7 @@ fn devices_are_listed_by_person_in_pages_and_unlinked() {
     let path = format!("{DEVICES}/{id}");
     assert_eq!(server.ask("DELETE", &path, "").status, 204);
     assert_eq!(server.ask("DELETE", &path, "").code(), "absent");
-    assert_eq!(list("?subject=alice")["devices"].as_array().unwrap().len(), 2);
+    assert_eq!(list("?subject=alice")["items"].as_array().unwrap().len(), 2);
     assert_eq!(
         introspect(&server, mine[0]["access_token"].as_str().unwrap()),
         json!({"active": false})

@@ -42,8 +42,17 @@ fn only_those_who_prove_who_they_are_may_introspect() {
     assert_refused(&ask(&form, "x: y"), 400, "invalid_request");
     assert_refused(&ask("token=", &basic(secret)), 400, "invalid_request");
     let other = server.make_app("acme", "two");
-    assert_eq!(ask(&form, &format!("authorization: Bearer {other}")).status, 404);
-    assert_eq!(ask(&form, "authorization: Bearer x.y").status, 401);
+    for key in [&*other, "x.y"] {
+        let stranger = ask(&form, &format!("authorization: Bearer {key}"));
+        assert_refused(&stranger, 401, "invalid_client");
+        assert_eq!(stranger.header("www-authenticate"), Some("Bearer"));
+    }
+    let reader =
+        server.administer("POST", "/api/v1/admin/apps/demo/app/keys", r#"{"scopes":["read"]}"#);
+    let reader = format!("authorization: Bearer {}", reader.json()["key"].as_str().unwrap());
+    assert_refused(&ask(&form, &reader), 403, "insufficient_scope");
+    let own = format!("authorization: Bearer {}", server.key);
+    assert_refused(&ask(&in_form, &own), 400, "invalid_request");
 }
 
 #[test]
