@@ -1,8 +1,11 @@
-//! Clients: who may ask for codes, in the name of which application.
+//! Clients: who may ask for codes, in the name of which application, and how they prove it.
 //!
 //! A client is one record under its id, which no two applications share. A confidential client
 //! proves with a secret that it is the one; of a public client, a television say, everybody can
 //! take the secret out, so it has none.
+//!
+//! Invariant: each registration has a random number of its own, which its grants carry. Whoever is
+//! registered under an id that was free again is another client.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,10 +14,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use super::secret::{ClientSecret, is_secret, secret_hash};
-use super::{AppDeviceAuth, DeviceAuth, DeviceAuthError, checked_text, place};
+use super::secret::{ClientSecret, is_secret};
+use super::{AppDeviceAuth, DeviceAuthError, Shared, checked_text, place};
 use crate::services::ClusterAppId;
-use crate::store::{Fence, Life, Outcome, Store, StoreError, Value, Write};
+use crate::store::{Life, Record, Store, Value, Write};
 
 /// Scopes that a client may have.
 const MOST_SCOPES: usize = 64;
@@ -34,7 +37,7 @@ const LONGEST_CODE: Duration = Duration::from_secs(1_800);
 /// The longest life of tokens. A store takes 365 days by its own clock, which may be behind ours.
 const LONGEST_TOKEN: Duration = Duration::from_secs(360 * 86_400);
 
-/// The id of a client: 1 to 64 letters, digits, `.`, `_` and `-`.
+/// The id of a client: 1 to 64 letters, digits, `.`, `_` and `-`, the first a letter or a digit.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ClientId(String);
@@ -51,10 +54,14 @@ impl FromStr for ClientId {
 
     fn from_str(text: &str) -> Result<Self, DeviceAuthError> {
         let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        if (1..=64).contains(&text.len()) && text.bytes().all(is_legal) {
+        // An id of dots would mean another place in a URL.
+        let begins_well = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+        if begins_well && text.len() <= 64 && text.bytes().all(is_legal) {
             return Ok(Self(text.to_owned()));
         }
-        let reason = "give 1 to 64 ASCII letters, digits, '.', '_' or '-'".into();
+        let reason = "give 1 to 64 ASCII letters, digits, '.', '_' or '-', and begin with one of \
+                      the first two";
+        let reason = reason.to_owned();
         Err(DeviceAuthError::Invalid { field: "clientId", reason })
     }
 }
@@ -110,7 +117,7 @@ impl Default for NewClient {
 }
 
 impl NewClient {
-    fn check(&self) -> Result<(), DeviceAuthError> {
+    pub(super) fn check(&self) -> Result<(), DeviceAuthError> {
         let invalid = |field, reason: String| Err(DeviceAuthError::Invalid { field, reason });
         checked_text("name", &self.name, LONGEST_NAME)?;
         if self.scopes.len() > MOST_SCOPES || !self.scopes.iter().all(|scope| is_scope(scope)) {
@@ -119,6 +126,10 @@ impl NewClient {
                  without blanks, quotes and backslashes"
             );
             return invalid("scopes", reason);
+        }
+        let mut numbered = self.scopes.iter().enumerate();
+        if numbered.any(|(at, scope)| self.scopes[..at].contains(scope)) {
+            return invalid("scopes", "give each of them once".into());
         }
         if !(MINUTE..=LONGEST_CODE).contains(&self.code_life) {
             return invalid("codeLife", "give 60 to 1800 seconds".into());
@@ -161,6 +172,7 @@ pub struct Client {
     /// How long its tokens live.
     pub token_life: Duration,
     pub(super) app: ClusterAppId,
+    pub(super) registration: u64,
 }
 
 impl Client {
@@ -169,9 +181,7 @@ impl Client {
         let mut granted: Vec<String> = Vec::new();
         for scope in asked.unwrap_or_default().split(' ').filter(|scope| !scope.is_empty()) {
             if !self.scopes.iter().any(|own| own == scope) {
-                let own = self.scopes.join(" ");
-                let reason = format!("ask for some of {own:?}, or for none to get all of them");
-                return Err(DeviceAuthError::InvalidScope { reason });
+                return Err(DeviceAuthError::InvalidScope { reason: self.scopes_to_ask_for() });
             }
             if !granted.iter().any(|before| before == scope) {
                 granted.push(scope.to_owned());
@@ -179,39 +189,49 @@ impl Client {
         }
         Ok(if granted.is_empty() { self.scopes.clone() } else { granted })
     }
+
+    /// Without quotes, which an `error_description` may not have.
+    fn scopes_to_ask_for(&self) -> String {
+        if self.scopes.is_empty() {
+            return "this client has none; ask without a scope".into();
+        }
+        format!("ask for some of ({}), or for none to get all of them", self.scopes.join(" "))
+    }
 }
 
 /// What the record says.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Stored {
-    app: u32,
-    name: String,
+pub(super) struct Stored {
+    pub(super) app: u32,
+    #[serde(default)]
+    pub(super) registration: u64,
+    pub(super) name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    secret_sha256: Option<String>,
-    scopes: Vec<String>,
-    code_millis: u64,
-    token_millis: u64,
-    created_at: u64,
+    pub(super) secret_sha256: Option<String>,
+    pub(super) scopes: Vec<String>,
+    pub(super) code_millis: u64,
+    pub(super) token_millis: u64,
+    pub(super) created_at: u64,
     #[serde(flatten)]
-    more: Map<String, Json>,
+    pub(super) more: Map<String, Json>,
 }
 
 impl Stored {
-    fn read(value: &[u8]) -> Result<Self, DeviceAuthError> {
+    pub(super) fn read(value: &[u8]) -> Result<Self, DeviceAuthError> {
         let broken = |error: serde_json::Error| DeviceAuthError::Broken {
             reason: format!("a client, at byte {}", error.column()),
         };
         serde_json::from_slice(value).map_err(broken)
     }
 
-    fn write(&self) -> Result<Write, DeviceAuthError> {
+    pub(super) fn write(&self) -> Result<Write, DeviceAuthError> {
         let json = serde_json::to_vec(self);
         let json = json.map_err(|error| DeviceAuthError::Broken { reason: error.to_string() })?;
         Ok(Write::new(Value::new(json)?, Life::Permanent))
     }
 
-    fn client(self, id: ClientId) -> Client {
+    pub(super) fn client(self, id: ClientId) -> Client {
         Client {
             id,
             name: self.name,
@@ -220,73 +240,12 @@ impl Stored {
             code_life: Duration::from_millis(self.code_millis),
             token_life: Duration::from_millis(self.token_millis),
             app: ClusterAppId(self.app),
+            registration: self.registration,
         }
-    }
-}
-
-impl<S: Store> DeviceAuth<S> {
-    /// The application that a client of this id belongs to, or none. It proves nothing.
-    pub async fn app_of_client(&self, id: &str) -> Result<ClusterAppId, DeviceAuthError> {
-        let Ok(id) = id.parse::<ClientId>() else { return Ok(ClusterAppId::NONE) };
-        let record = self.shared.store.get(&place::client(&id)?).await?;
-        let stored = record.map(|record| Stored::read(&record.value)).transpose()?;
-        Ok(stored.map_or(ClusterAppId::NONE, |stored| ClusterAppId(stored.app)))
     }
 }
 
 impl<S: Store> AppDeviceAuth<S> {
-    /// Registers a client of the application.
-    pub async fn register(&self, new: NewClient) -> Result<Registered, DeviceAuthError> {
-        new.check()?;
-        let clock = &*self.shared.clock;
-        let drawn = || format!("{:08x}-{:016x}", self.app.0, clock.random_u64()).parse();
-        let id = new.id.map_or_else(drawn, Ok)?;
-        let secret = new.is_confidential.then(|| ClientSecret::draw(clock));
-        let stored = Stored {
-            app: self.app.0,
-            name: new.name,
-            secret_sha256: secret.as_ref().map(|secret| secret_hash(secret.reveal())),
-            scopes: new.scopes,
-            code_millis: new.code_life.as_millis() as u64,
-            token_millis: new.token_life.as_millis() as u64,
-            created_at: clock.now().as_unix_millis(),
-            more: Map::new(),
-        };
-        let (key, write, store) = (place::client(&id)?, stored.write()?, &self.shared.store);
-        let value = write.value.clone();
-        match store.insert_if_not_exists(&key, write).await {
-            Ok(Outcome::Applied { .. }) => {}
-            Ok(Outcome::Refused { .. }) => return Err(DeviceAuthError::ClientExists),
-            // A public client has nothing random in it: who finds it there has it there.
-            Err(unknown @ StoreError::Unknown { .. }) => match store.get(&key).await {
-                Ok(Some(found)) if found.value == value => {}
-                Ok(_) | Err(_) => return Err(unknown.into()),
-            },
-            Err(error) => return Err(error.into()),
-        }
-        Ok(Registered { client: stored.client(id), secret })
-    }
-
-    /// Removes a client; says whether there was one. It starts nothing any more and can redeem
-    /// nothing; devices that it linked stay linked.
-    pub async fn unregister(&self, id: &ClientId) -> Result<bool, DeviceAuthError> {
-        let (key, store) = (place::client(id)?, &self.shared.store);
-        let Some(record) = store.get(&key).await? else { return Ok(false) };
-        if Stored::read(&record.value)?.app != self.app.0 {
-            return Ok(false);
-        }
-        match store.compare_and_delete(&key, &record.value, Fence::NONE).await {
-            Ok(Outcome::Applied { .. }) => Ok(true),
-            Ok(Outcome::Refused { current: None }) => Ok(false),
-            Ok(Outcome::Refused { current: Some(_) }) => Err(DeviceAuthError::Contended),
-            Err(unknown @ StoreError::Unknown { .. }) => match store.get(&key).await {
-                Ok(None) => Ok(true),
-                Ok(Some(_)) | Err(_) => Err(unknown.into()),
-            },
-            Err(error) => Err(error.into()),
-        }
-    }
-
     /// Which client this is. A confidential one gives its secret, a public one has none; an empty
     /// one is as good as none.
     pub async fn authenticate(
@@ -298,11 +257,9 @@ impl<S: Store> AppDeviceAuth<S> {
         let secret = secret.filter(|secret| !secret.is_empty());
         let id: Result<ClientId, _> = id.parse();
         let stored = match &id {
-            Ok(id) => self.shared.store.get(&place::client(id)?).await?,
+            Ok(id) => self.stored(id).await?.map(|(_, stored)| stored),
             Err(_) => None,
         };
-        let stored = stored.map(|record| Stored::read(&record.value)).transpose()?;
-        let stored = stored.filter(|stored| stored.app == self.app.0);
         let expected = stored.as_ref().and_then(|stored| stored.secret_sha256.as_deref());
         // The secret is hashed and compared either way: the time tells nothing of ids.
         let is_right = is_secret(secret.unwrap_or_default(), expected.unwrap_or(NOBODYS));
@@ -311,5 +268,27 @@ impl<S: Store> AppDeviceAuth<S> {
             (Ok(id), Some(stored)) if may_pass => Ok(stored.client(id)),
             (Ok(_) | Err(_), Some(_) | None) => Err(DeviceAuthError::InvalidClient),
         }
+    }
+
+    /// The record of a client of this application, and what it says.
+    pub(super) async fn stored(
+        &self,
+        id: &ClientId,
+    ) -> Result<Option<(Record, Stored)>, DeviceAuthError> {
+        let found = self.shared.client(id).await?;
+        Ok(found.filter(|(_, stored)| stored.app == self.app.0))
+    }
+}
+
+impl<S: Store> Shared<S> {
+    pub(super) async fn app_of(&self, id: &str) -> Result<Option<ClusterAppId>, DeviceAuthError> {
+        let Ok(id) = id.parse() else { return Ok(None) };
+        Ok(self.client(&id).await?.map(|(_, stored)| ClusterAppId(stored.app)))
+    }
+
+    async fn client(&self, id: &ClientId) -> Result<Option<(Record, Stored)>, DeviceAuthError> {
+        let Some(record) = self.store.get(&place::client(id)?).await? else { return Ok(None) };
+        let stored = Stored::read(&record.value)?;
+        Ok(Some((record, stored)))
     }
 }

@@ -4,7 +4,9 @@
 //! not exist, has expired or belongs to another application is one answer, and each is a miss. What
 //! cannot be a code is looked for nowhere and costs nothing.
 //!
-//! A decision is one swap of a pending record, and keeps its expiry.
+//! A decision is one swap of a pending record, and keeps its expiry. An approval whose answer comes
+//! after the expiry is taken back by a second swap, unless the device used it in time: so what a
+//! person is told is what became of it.
 
 use super::grant::{Grant, State};
 use super::guesses::{Attempt, Guesser, Source};
@@ -13,7 +15,7 @@ use super::secret::LinkToken;
 use super::starting::Asking;
 use super::{AppDeviceAuth, ClientId, DeviceAuth, DeviceAuthError, Shared, UserCode, checked_text};
 use crate::services::ClusterAppId;
-use crate::store::{Key, Outcome, Store, StoreError, Timestamp, Value};
+use crate::store::{Key, Outcome, Record, Store, StoreError, Timestamp, Value};
 
 /// The longest subject, in bytes.
 const LONGEST_SUBJECT: usize = 255;
@@ -127,17 +129,44 @@ impl<S: Store> AppDeviceAuth<S> {
         if grant.state != State::Pending {
             return Ok(Decided::AlreadyDecided);
         }
+        let approves = matches!(state, State::Approved { .. });
         let (key, write) = (place::grant(self.app, reference.grant)?, grant.decided(state)?);
         let next = write.value.clone();
         let outcome = shared.store.compare_and_swap(&key, &value, write).await;
         if !self.stands(&key, outcome, &next).await? {
             return Ok(Decided::AlreadyDecided);
         }
-        // The store may have taken its time: polls look at the expiry first, and so does this.
-        if grant.has_expired(shared.clock.now()) {
+        // The store may have taken its time.
+        let is_late = grant.has_expired(shared.clock.now());
+        if is_late && !(approves && self.was_used(&key, &next, &grant).await?) {
             return Ok(Decided::NoSuchCode);
         }
         Ok(Decided::Done(DeviceId::new(reference.grant)))
+    }
+
+    /// Takes back an approval that came too late; or says that the device was linked by it in time.
+    async fn was_used(
+        &self,
+        key: &Key,
+        approved: &Value,
+        grant: &Grant,
+    ) -> Result<bool, DeviceAuthError> {
+        let store = &self.shared.store;
+        let write = grant.decided(State::Denied { nonce: self.shared.clock.random_u64() })?;
+        let is_issued = |record: &Record| {
+            Grant::read(&record.value).map(|grant| matches!(grant.state, State::Issued { .. }))
+        };
+        match store.compare_and_swap(key, approved, write).await {
+            Ok(Outcome::Applied { .. } | Outcome::Refused { current: None }) => Ok(false),
+            Ok(Outcome::Refused { current: Some(record) }) => is_issued(&record),
+            Err(unknown @ StoreError::Unknown { .. }) => match store.get(key).await {
+                Ok(Some(record)) if record.value == *approved => Err(unknown.into()),
+                Ok(Some(record)) => is_issued(&record),
+                Ok(None) => Ok(false),
+                Err(_) => Err(unknown.into()),
+            },
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Whether a decision was taken by this swap. Its nonce tells where the store does not know.

@@ -2,7 +2,8 @@
 //!
 //! The record of the issued grant is the device. A token leads to it and is good while it is
 //! there, so that revoking is removing one record in one step. The rows that led to it are removed
-//! after; what is left of them means nothing and expires.
+//! after; what is left of them means nothing and expires. A device whose client was removed is not
+//! linked any more either.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -117,11 +118,15 @@ impl<S: Store> AppDeviceAuth<S> {
             page.rows.iter().filter_map(|row| place::listed(&row.key)).collect();
         let keys: Result<Vec<_>, _> = ids.iter().map(|id| place::grant(self.app, *id)).collect();
         let records = self.shared.store.get_batch(&keys?).await?;
-        let mut devices = Vec::with_capacity(ids.len());
+        let mut grants = Vec::with_capacity(ids.len());
         for (id, record) in ids.into_iter().zip(records) {
             let Some(record) = record else { continue };
-            devices.extend(linked(id, Grant::read(&record.value)?));
+            grants.push((id, Grant::read(&record.value)?));
         }
+        let of_clients: Vec<&Grant> = grants.iter().map(|(_, grant)| grant).collect();
+        let have_clients = self.have_clients(&of_clients).await?;
+        let kept = grants.into_iter().zip(have_clients).filter(|(_, has_client)| *has_client);
+        let devices = kept.filter_map(|((id, grant), _)| linked(id, grant)).collect();
         Ok(DevicePage { devices, next: page.rest.as_ref().map(DevicePlace::of) })
     }
 
@@ -142,8 +147,12 @@ impl<S: Store> AppDeviceAuth<S> {
 
     /// What is known of a token; `None` where it is not good.
     pub async fn introspect(&self, token: &str) -> Result<Option<ActiveToken>, DeviceAuthError> {
-        let found = self.by_token(token).await?;
-        let device = found.and_then(|(id, _, grant)| linked(id, grant));
+        let Some((id, _, grant)) = self.by_token(token).await? else { return Ok(None) };
+        if self.have_clients(&[&grant]).await? != [true] {
+            return Ok(None);
+        }
+        let now = self.shared.clock.now();
+        let device = linked(id, grant).filter(|device| now < device.expires_at);
         Ok(device.map(|device| ActiveToken {
             device: device.id,
             client: device.client,
@@ -163,7 +172,7 @@ impl<S: Store> AppDeviceAuth<S> {
     ) -> Result<bool, DeviceAuthError> {
         self.checked_client(client)?;
         match self.by_token(token).await? {
-            Some((id, value, grant)) if grant.client == client.id => {
+            Some((id, value, grant)) if grant.is_of(client) => {
                 match self.remove(id, &value, &grant).await? {
                     Removal::Done => Ok(true),
                     Removal::Nothing => Ok(false),

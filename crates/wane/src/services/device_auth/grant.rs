@@ -55,6 +55,9 @@ impl std::fmt::Debug for State {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Grant {
     pub(super) client: ClientId,
+    /// Which registration of that id: another one is another client.
+    #[serde(default)]
+    pub(super) registration: u64,
     pub(super) client_name: String,
     pub(super) scope: Vec<String>,
     started_at: u64,
@@ -77,6 +80,7 @@ impl Grant {
     ) -> Self {
         Self {
             client: client.id.clone(),
+            registration: client.registration,
             client_name: client.name.clone(),
             scope,
             started_at: now.as_unix_millis(),
@@ -113,16 +117,31 @@ impl Grant {
         Ok(Write::new(decided.value()?, Life::Keep))
     }
 
-    /// The same grant, issued: it lives as long as its token.
-    pub(super) fn issued(&self, subject: &str, token: Option<String>, now: Timestamp) -> Self {
-        let token_expires_at = later(now, Duration::from_millis(self.token_millis));
+    /// The same grant, issued.
+    pub(super) fn issued(
+        &self,
+        subject: &str,
+        token: Option<String>,
+        at: Timestamp,
+        expires_at: Timestamp,
+    ) -> Self {
         let state = State::Issued {
             subject: subject.to_owned(),
-            issued_at: now.as_unix_millis(),
-            token_expires_at: token_expires_at.as_unix_millis(),
+            issued_at: at.as_unix_millis(),
+            token_expires_at: expires_at.as_unix_millis(),
             token,
         };
         Self { state, ..self.clone() }
+    }
+
+    /// The write of an issued grant: it lives as long as its token.
+    pub(super) fn until(&self, expires_at: Timestamp) -> Result<Write, DeviceAuthError> {
+        Ok(Write::new(self.value()?, Life::Until(expires_at)))
+    }
+
+    /// Whether this client started it.
+    pub(super) fn is_of(&self, client: &Client) -> bool {
+        self.client == client.id && self.registration == client.registration
     }
 
     /// When the token of a grant that is issued now would expire.

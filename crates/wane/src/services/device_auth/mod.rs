@@ -55,7 +55,7 @@
 //! # }
 //! ```
 //!
-//! Flow: `client` registers who may ask; `starting` hands out codes, within `pace` and `live`;
+//! Flow: `registry` keeps who may ask and `client` knows them again; `starting` hands out codes, within `pace` and `live`;
 //! `deciding` finds them again, within `guesses`, and approves or denies; `polling` tells the
 //! device and redeems; `devices` lists, introspects and revokes. `place` says where everything
 //! lies, `grant` what a grant says, `secret` and `user_code` what codes are made of.
@@ -71,6 +71,7 @@ mod live;
 mod pace;
 mod place;
 mod polling;
+mod registry;
 mod secret;
 mod starting;
 mod throttle;
@@ -83,6 +84,7 @@ pub use guesses::{Attempt, GuessLimiter, GuessSettings, Guesser, Source};
 pub use pace::Pace;
 pub use place::DeviceId;
 pub use polling::{Issued, Polled};
+pub use registry::{ClientInfo, ClientPage};
 pub use secret::{ClientSecret, DeviceCode, DeviceKey, LinkToken};
 pub use starting::{Asking, Started};
 pub use throttle::{Judgement, PollThrottle};
@@ -92,7 +94,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Mutex as AsyncMutex;
+
 use self::grant::Grant;
+use self::guesses::NETWORK;
 use self::live::LiveCodes;
 use self::pace::Paces;
 use self::place::GrantId;
@@ -171,8 +176,10 @@ pub struct DeviceAuthSettings {
     pub guesses: GuessSettings,
     /// How often a client may start.
     pub starts_per_client: Pace,
-    /// How often an address may.
+    /// How often an address may; a /48 of IPv6 ten times as often.
     pub starts_per_source: Pace,
+    /// Clients that an application may have.
+    pub clients_per_app: usize,
     /// Live codes that an application may have.
     pub codes_per_app: usize,
     /// Live codes that all applications together may have: the number that the guess budget is
@@ -190,6 +197,7 @@ impl Default for DeviceAuthSettings {
             guesses: GuessSettings::default(),
             starts_per_client: Pace { burst: 200, every: Duration::from_millis(100) },
             starts_per_source: Pace { burst: 20, every: Duration::from_secs(5) },
+            clients_per_app: 1_000,
             codes_per_app: 2_000,
             codes_in_all: 10_000,
             recount: None,
@@ -212,7 +220,10 @@ struct Shared<S> {
     throttle: PollThrottle,
     starts_per_client: Paces<ClientId>,
     starts_per_source: Paces<Source>,
+    starts_per_network: Paces<Source>,
     live: LiveCodes,
+    /// Held by the one who registers, so that no more are counted than there is room for.
+    registering: AsyncMutex<()>,
 }
 
 impl<S> fmt::Debug for Shared<S> {
@@ -237,13 +248,20 @@ impl<S: Store> DeviceAuth<S> {
             throttle: PollThrottle::new(Arc::clone(&clock)),
             starts_per_client: Paces::new(settings.starts_per_client),
             starts_per_source: Paces::new(settings.starts_per_source),
+            starts_per_network: Paces::new(settings.starts_per_source.times(NETWORK)),
             live: LiveCodes::default(),
+            registering: AsyncMutex::new(()),
             store,
             clock,
             key,
             settings,
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// The application that a client is registered in: for requests that do not name it.
+    pub async fn app_of(&self, client: &str) -> Result<Option<ClusterAppId>, DeviceAuthError> {
+        self.shared.app_of(client).await
     }
 
     /// The clients, grants and devices of one application.
@@ -286,9 +304,16 @@ impl<S: Store> Shared<S> {
 
 /// Says which text is legal where this one is not.
 fn checked_text(field: &'static str, text: &str, most: usize) -> Result<(), DeviceAuthError> {
-    if (1..=most).contains(&text.len()) && !text.chars().any(char::is_control) {
+    if (1..=most).contains(&text.len()) && !text.chars().any(steers) {
         return Ok(());
     }
-    let reason = format!("give 1 to {most} bytes of UTF-8 without control characters");
+    let reason =
+        format!("give 1 to {most} bytes of UTF-8 without what controls lines or direction");
     Err(DeviceAuthError::Invalid { field, reason })
+}
+
+/// Whether it makes other text look like something else: control characters, ends of lines, and
+/// what turns the direction of writing around.
+fn steers(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }

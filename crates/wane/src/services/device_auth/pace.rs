@@ -19,6 +19,13 @@ pub struct Pace {
     pub every: Duration,
 }
 
+impl Pace {
+    /// So many times as often, at once and later.
+    pub(super) fn times(self, times: u32) -> Self {
+        Self { burst: self.burst.saturating_mul(times), every: self.every / times.max(1) }
+    }
+}
+
 /// The pace of each.
 #[derive(Debug)]
 pub(super) struct Paces<K> {

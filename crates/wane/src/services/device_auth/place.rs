@@ -4,12 +4,13 @@
 //! |---|---|---|
 //! | app 0 | `a`, keyed hash of the user code | application and grant |
 //! | app 0 | `c`, client id | the client; so ids are unique across applications |
+//! | app | `r`, client id | the number of its registration: it lists a client |
 //! | app | `g`, hash of the device code | the grant, and later the linked device |
 //! | app | `t`, hash of the link token | the grant |
 //! | app | `p`, hash of the device code | an application's payload, until it was surely received |
 //! | app | `l`, hash of the subject, grant | nothing: it lists a linked device |
 //!
-//! A grant decides; the rows that point to it mean nothing without it.
+//! A grant decides, and a client does; the rows that point to them mean nothing without them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -109,6 +110,22 @@ pub(super) fn user_codes() -> Result<(Partition, ClusteringRange), StoreError> {
 
 pub(super) fn client(id: &ClientId) -> Result<Key, StoreError> {
     key(ClusterAppId::NONE, b'c', &[id.as_str().as_bytes()])
+}
+
+pub(super) fn client_entry(app: ClusterAppId, id: &ClientId) -> Result<Key, StoreError> {
+    key(app, b'r', &[id.as_str().as_bytes()])
+}
+
+pub(super) fn client_entries(
+    app: ClusterAppId,
+) -> Result<(Partition, ClusteringRange), StoreError> {
+    rows(app, b"r")
+}
+
+/// The client that an entry lists.
+pub(super) fn listed_client(key: &Key) -> Option<ClientId> {
+    let id = key.clustering().strip_prefix(b"r")?;
+    std::str::from_utf8(id).ok()?.parse().ok()
 }
 
 pub(super) fn grant(app: ClusterAppId, id: GrantId) -> Result<Key, StoreError> {

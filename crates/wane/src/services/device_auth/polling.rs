@@ -2,9 +2,9 @@
 //!
 //! The expiry is looked at first, then the state. Only pending polls are throttled. An approved
 //! grant is redeemed in this order: the rows that point to it are put, which is the same however
-//! often and by whomever it is done; then the grant is swapped from approved to issued, which one
-//! poll does. Every other poll of the code finds it issued and, within the window, derives the same
-//! token.
+//! often and by whomever it is done; the expiry is looked at once more, for the store may have taken
+//! its time; then the grant is swapped from approved to issued, which one poll does. Every other
+//! poll of the code finds it issued and, within the window, derives the same token.
 //!
 //! A code that was issued answers with its token until the window closes, even where its own expiry
 //! falls into it: nothing new is granted by telling again what was told.
@@ -15,7 +15,7 @@ use super::grant::{Grant, State, later};
 use super::place::{self, DeviceId, GrantId};
 use super::secret::{DeviceCode, LinkToken, encoded};
 use super::throttle::Judgement;
-use super::{AppDeviceAuth, Client, DeviceAuthError, REDEEM_WINDOW};
+use super::{AppDeviceAuth, Client, DeviceAuthError, GRACE, REDEEM_WINDOW};
 use crate::store::{Life, Outcome, Store, StoreError, Timestamp, Value, Write};
 
 /// How much longer than the window an application's payload is kept, for slow stores and clocks.
@@ -64,7 +64,7 @@ impl<S: Store> AppDeviceAuth<S> {
         self.checked_client(client)?;
         let Some(code) = DeviceCode::parse(device_code) else { return Ok(Polled::Invalid) };
         let found = self.grant(code.grant()).await?;
-        let Some((value, grant)) = found.filter(|(_, grant)| grant.client == client.id) else {
+        let Some((value, grant)) = found.filter(|(_, grant)| grant.is_of(client)) else {
             return Ok(Polled::Invalid);
         };
         let now = self.shared.clock.now();
@@ -99,7 +99,9 @@ impl<S: Store> AppDeviceAuth<S> {
     ) -> Result<Polled, DeviceAuthError> {
         let Approved { code, value, grant, subject } = approved;
         let (id, store) = (code.grant(), &self.shared.store);
-        let until = Life::Until(grant.token_expiry(now));
+        let expires_at = grant.token_expiry(now);
+        // Longer than the grant, which decides: a slower poll puts them again with its own times.
+        let pointing = Life::Until(later(expires_at, GRACE));
         let (token, hash, leading) = match payload {
             Some(payload) => {
                 let life = Life::Until(later(now, REDEEM_WINDOW + PAYLOAD_SLACK));
@@ -109,17 +111,21 @@ impl<S: Store> AppDeviceAuth<S> {
             None => {
                 let token = self.shared.key.link_token(id, code);
                 let hash = token.hash();
-                let leads = Write::new(id.pointer()?, until);
+                let leads = Write::new(id.pointer()?, pointing);
                 (token, Some(encoded(&hash)), (place::token(self.app, &hash)?, leads))
             }
         };
         let listing = place::listing(self.app, subject, id)?;
-        let listed = (listing, Write::new(Value::default(), until));
+        let listed = (listing, Write::new(Value::default(), pointing));
         // Without fences a put is refused by nothing.
         let _applied = store.put_batch(vec![leading, listed]).await?;
-        let issued = grant.issued(subject, hash, now);
-        let key = place::grant(self.app, id)?;
-        match store.compare_and_swap(&key, value, Write::new(issued.value()?, until)).await {
+        let issued_at = self.shared.clock.now();
+        if grant.has_expired(issued_at) {
+            return Ok(Polled::Expired);
+        }
+        let issued = grant.issued(subject, hash, issued_at, expires_at);
+        let (key, write) = (place::grant(self.app, id)?, issued.until(expires_at)?);
+        match store.compare_and_swap(&key, value, write).await {
             Ok(Outcome::Applied { .. }) => Ok(self.told(token, id, &issued)),
             Ok(Outcome::Refused { current: None }) => Ok(Polled::Invalid),
             Ok(Outcome::Refused { current: Some(record) }) => {
@@ -136,13 +142,15 @@ impl<S: Store> AppDeviceAuth<S> {
         }
     }
 
-    /// Another poll of the same code was faster.
+    /// Another poll of the same code was faster, or the approval was taken back as too late.
     async fn overtaken(&self, code: &DeviceCode, grant: &Grant) -> Result<Polled, DeviceAuthError> {
         match grant.state {
             State::Issued { .. } => self.repeat(code, grant).await,
-            State::Pending | State::Denied { .. } | State::Approved { .. } => {
-                Err(DeviceAuthError::Contended)
+            State::Denied { .. } if grant.has_expired(self.shared.clock.now()) => {
+                Ok(Polled::Expired)
             }
+            State::Denied { .. } => Ok(Polled::Denied),
+            State::Pending | State::Approved { .. } => Err(DeviceAuthError::Contended),
         }
     }
 
@@ -156,7 +164,9 @@ impl<S: Store> AppDeviceAuth<S> {
             return Ok(Polled::Invalid);
         }
         let token = match token {
-            Some(_) => Some(self.shared.key.link_token(id, code)),
+            // With another key it would be another token, which is good for nothing.
+            Some(hash) => Some(self.shared.key.link_token(id, code))
+                .filter(|token| encoded(&token.hash()) == *hash),
             None => self.payload(id).await?,
         };
         Ok(token.map_or(Polled::Invalid, |token| self.told(token, id, grant)))

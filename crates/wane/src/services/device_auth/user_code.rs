@@ -85,9 +85,12 @@ impl UserCode {
     }
 }
 
-/// Blanks, and every dash that a keyboard may turn a dash into.
+/// Blanks, also those without width that are pasted along, and every dash that a keyboard may turn a
+/// dash into.
 fn is_filler(c: char) -> bool {
-    c.is_whitespace() || matches!(c, '-' | '\u{2010}'..='\u{2015}' | '\u{2212}' | '\u{AD}')
+    let is_dash = matches!(c, '-' | '\u{2010}'..='\u{2015}' | '\u{2212}' | '\u{AD}');
+    let has_no_width = matches!(c, '\u{200B}'..='\u{200F}' | '\u{2060}' | '\u{FEFF}');
+    is_dash || has_no_width || c.is_whitespace()
 }
 
 impl fmt::Debug for UserCode {
@@ -115,6 +118,7 @@ mod tests {
             "B-C-D-F-G-H-J-K-L-M",
             "bcdfg\u{2013}hjklm",
             "bcdfg\u{a0}hjklm",
+            "\u{feff}bcdfg\u{200b}-hjklm\u{200e}",
         ] {
             assert_eq!(parsed(typed), Some(code.clone()), "{typed}");
         }

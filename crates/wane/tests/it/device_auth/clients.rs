@@ -62,6 +62,8 @@ async fn what_breaks_a_rule_is_named() {
     for scope in ["", "a b", "a\"b", "a\\b", "\u{e9}", &"x".repeat(129)] {
         assert_eq!(named(NewClient { scopes: vec![scope.into()], ..good() }).await, "scopes");
     }
+    let twice = vec!["read".into(), "write".into(), "read".into()];
+    assert_eq!(named(NewClient { scopes: twice, ..good() }).await, "scopes");
     let many = (0..65).map(|n| n.to_string()).collect();
     assert_eq!(named(NewClient { scopes: many, ..good() }).await, "scopes");
     for secs in [0, 59, 1_801] {
@@ -72,7 +74,8 @@ async fn what_breaks_a_rule_is_named() {
         let token_life = Duration::from_secs(secs);
         assert_eq!(named(NewClient { token_life, ..good() }).await, "tokenLife");
     }
-    for id in ["", "a b", "a/b", "<b>", &"x".repeat(65)] {
+    assert_eq!(named(NewClient { name: "a\u{202e}b".into(), ..good() }).await, "name");
+    for id in ["", "a b", "a/b", "<b>", ".", "..", "-x", &"x".repeat(65)] {
         assert!(id.parse::<ClientId>().is_err(), "{id}");
     }
 }
@@ -139,7 +142,9 @@ async fn scopes_that_the_client_does_not_have_are_refused() {
     let start = async |scope| setup.app.start(&setup.client, scope, &Asking::default()).await;
     for scope in ["root", "read root", "READ", "read\twrite"] {
         let refused = start(Some(scope)).await;
-        assert!(matches!(refused, Err(DeviceAuthError::InvalidScope { .. })), "{scope}");
+        let Err(DeviceAuthError::InvalidScope { reason }) = refused else { panic!("{scope}") };
+        let is_legal = |byte: u8| matches!(byte, 0x20..=0x7E) && !b"\"\\".contains(&byte);
+        assert!(reason.bytes().all(is_legal), "legal in an error_description: {reason}");
     }
     assert_eq!(start(Some("write read write")).await.unwrap().scope, ["write", "read"]);
     for none in [None, Some(""), Some(" ")] {

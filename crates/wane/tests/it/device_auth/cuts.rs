@@ -37,7 +37,7 @@ async fn a_start_that_is_dropped_in_any_call_leaves_what_expires() {
             assert_done(setup.approve(&started, "alice").await);
             setup.clock.advance(CODE_LIFE + SECOND * 600);
             let left = setup.rows().await;
-            assert_eq!(left.len(), 1, "the client; dropped in {at}, after: {after}");
+            assert_eq!(left.len(), CLIENT, "dropped in {at}, after: {after}");
             setup.started().await;
         }
     }
@@ -116,7 +116,7 @@ async fn a_redemption_that_is_dropped_and_never_repeated_links_nothing() {
     assert!(matches!(setup.poll(&started).await, Polled::Expired));
     assert_eq!(setup.app.list(None, None, PageLimit::MAX).await.unwrap().devices, []);
     setup.clock.advance(SECOND * 366 * 86_400);
-    assert_eq!(setup.rows().await.len(), 1, "the client");
+    assert_eq!(setup.rows().await.len(), CLIENT);
 }
 
 #[tokio::test(start_paused = true)]

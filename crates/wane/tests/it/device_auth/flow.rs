@@ -31,7 +31,8 @@ async fn a_device_is_linked_and_its_token_says_to_whom() {
 #[tokio::test]
 async fn who_asks_is_told_before_anybody_decides() {
     let setup = setup().await;
-    let asking = Asking { address: Some(address(9)), agent: format!("TV\n{}", "x".repeat(999)) };
+    let asking =
+        Asking { address: Some(address(9)), agent: format!("T\u{202e}V\n{}", "x".repeat(999)) };
     let started = setup.app.start(&setup.client, None, &asking).await.unwrap();
     let typed = started.user_code.reveal();
     let asked = setup.service.look_up(&typed, Source::of(address(1))).await.unwrap().unwrap();

@@ -2,6 +2,7 @@
 
 use wane::services::device_auth::{Asking, DeviceAuthSettings, GuessSettings};
 
+use super::probed::Probe;
 use super::*;
 use crate::gated::Gate;
 
@@ -86,6 +87,38 @@ async fn what_a_start_could_not_write_is_not_counted() {
     let refused = setup.app.start(&setup.client, Some("root"), &Asking::default()).await;
     assert!(refused.is_err());
     setup.started().await;
+}
+
+/// An outage in the middle of many starts would otherwise close the application for a life.
+#[tokio::test]
+async fn a_start_whose_grant_could_not_be_written_gives_its_place_back() {
+    let settings = DeviceAuthSettings { codes_per_app: 1, ..unpaced() };
+    let setup = setup_with(settings).await;
+    setup.below.inner.set(Probe::NoGrants);
+    for _ in 0..3 {
+        let failed = setup.app.start(&setup.client, None, &Asking::default()).await;
+        assert!(matches!(failed, Err(DeviceAuthError::Store(_))), "{failed:?}");
+    }
+    assert_eq!(setup.rows().await.len(), CLIENT, "no code that nobody was told");
+    setup.below.inner.set(Probe::Nothing);
+    setup.started().await;
+}
+
+/// One subscriber may have 65,536 networks of IPv6 that are a source each.
+#[tokio::test]
+async fn starts_from_many_sources_of_one_ipv6_network_are_limited_together() {
+    let one_in_ten = Pace { burst: 3, every: SECOND * 10 };
+    let settings = DeviceAuthSettings { starts_per_source: one_in_ten, ..unpaced() };
+    let setup = setup_with(settings).await;
+    let start = async |address: String| {
+        let asking = Asking { address: address.parse().ok(), agent: String::new() };
+        setup.app.start(&setup.client, None, &asking).await
+    };
+    for source in 0..30 {
+        start(format!("2001:db8:1:{source:x}::1")).await.unwrap();
+    }
+    assert_eq!(assert_limited(start("2001:db8:1:ffff::1".into()).await), SECOND);
+    start("2001:db8:2::1".into()).await.unwrap();
 }
 
 /// D4 at the service: misses are charged whatever asks, hits are not.

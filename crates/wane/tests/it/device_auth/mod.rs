@@ -11,6 +11,7 @@ mod flow;
 mod limits;
 mod probed;
 mod races;
+mod registry;
 mod traps;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -33,6 +34,8 @@ use crate::{InnerStore, inner_store, manual_clock};
 const APP: ClusterAppId = ClusterAppId(3);
 const OTHER_APP: ClusterAppId = ClusterAppId(4);
 const SECOND: Duration = Duration::from_secs(1);
+/// Rows of a client: itself, and what lists it.
+const CLIENT: usize = 2;
 const CODE_LIFE: Duration = Duration::from_secs(900);
 
 type Below = GatedStore<Probed<InnerStore>>;

@@ -23,6 +23,8 @@ pub(super) enum Probe {
     },
     /// A swap looks, lets others run for so long, then writes whatever it was going to.
     CarelessSwap(Duration),
+    /// Nothing of a grant can be inserted.
+    NoGrants,
 }
 
 #[derive(Debug, Clone)]
@@ -75,7 +77,9 @@ impl<S: Store> Probed<S> {
                 drop(request.await);
                 std::future::pending().await
             }
-            Probe::Nothing | Probe::Hang { .. } | Probe::CarelessSwap(_) => request.await,
+            Probe::Nothing | Probe::Hang { .. } | Probe::CarelessSwap(_) | Probe::NoGrants => {
+                request.await
+            }
         }
     }
 
@@ -131,6 +135,9 @@ impl<S: Store> Store for Probed<S> {
     }
 
     async fn insert_if_not_exists(&self, key: &Key, write: Write) -> Result<Outcome, StoreError> {
+        if self.probe() == Probe::NoGrants && key.clustering().starts_with(b"g") {
+            return Err(StoreError::Unavailable { backend: "probed", source: "no grants".into() });
+        }
         self.write(self.inner.insert_if_not_exists(key, write)).await
     }
 

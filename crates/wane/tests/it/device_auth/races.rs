@@ -132,6 +132,60 @@ async fn an_approval_that_lands_after_the_expiry_links_nothing() {
     assert!(setup.app.list(None, None, PageLimit::MAX).await.unwrap().devices.is_empty());
 }
 
+/// The swap lands in time, the device asks in time, and only the answer comes late.
+#[tokio::test]
+async fn an_approval_that_the_device_used_in_time_is_told_as_done() {
+    let setup = setup().await;
+    let started = setup.started().await;
+    let fast = service_on(&setup.below.inner, setup.shared_clock(), unpaced()).of(APP);
+    setup.clock.advance(CODE_LIFE - Duration::from_millis(1));
+    setup.below.set(Gate::HoldAfter);
+    let (decided, issued) = tokio::join!(setup.approve(&started, "alice"), async {
+        tokio::task::yield_now().await;
+        let code = started.device_code.reveal();
+        let issued = issued(fast.poll(&setup.client, &code).await.unwrap());
+        setup.clock.advance(SECOND);
+        setup.below.set(Gate::Open);
+        issued
+    });
+    assert_eq!(assert_done(decided), issued.device, "the device is linked, and so it is told");
+    assert!(setup.is_good(&issued).await);
+}
+
+/// D3: the device asked in time, and the store took until after the expiry.
+#[tokio::test]
+async fn a_redemption_that_the_store_holds_up_beyond_the_expiry_links_nothing() {
+    let setup = setup().await;
+    let started = setup.started().await;
+    assert_done(setup.approve(&started, "alice").await);
+    setup.clock.advance(CODE_LIFE - Duration::from_millis(1));
+    setup.below.set(Gate::HoldBefore);
+    let (polled, ()) = tokio::join!(setup.poll(&started), async {
+        tokio::task::yield_now().await;
+        setup.clock.advance(Duration::from_millis(1));
+        setup.below.set(Gate::Open);
+    });
+    assert!(matches!(polled, Polled::Expired), "{polled:?}");
+    assert!(matches!(setup.poll(&started).await, Polled::Expired));
+    assert!(setup.app.list(None, None, PageLimit::MAX).await.unwrap().devices.is_empty());
+}
+
+/// Counted from when the poll began, it would be over before the token was told.
+#[tokio::test]
+async fn the_window_of_a_repeat_begins_when_the_token_is_issued() {
+    let setup = setup().await;
+    let started = setup.started().await;
+    assert_done(setup.approve(&started, "alice").await);
+    setup.below.set(Gate::HoldBefore);
+    let (polled, ()) = tokio::join!(setup.poll(&started), async {
+        tokio::task::yield_now().await;
+        setup.clock.advance(SECOND * 11);
+        setup.below.set(Gate::Open);
+    });
+    let first = issued(polled);
+    assert_eq!(issued(setup.poll(&started).await).token, first.token);
+}
+
 /// The poll read the grant as approved; meanwhile another redeemed it, and it was revoked.
 #[tokio::test]
 async fn a_poll_that_lands_after_the_revocation_revives_nothing() {

@@ -189,6 +189,17 @@ async fn a_repeated_poll_gets_the_same_token_for_ten_seconds() {
     assert!(setup.is_good(&first).await);
 }
 
+/// A node with another key derives another token, which would be good for nothing.
+#[tokio::test]
+async fn a_node_with_another_key_tells_no_token_that_is_not_good() {
+    let setup = setup().await;
+    let (started, _) = setup.linked("alice").await;
+    let key = DeviceKey::from_bytes([8; 32]);
+    let other = DeviceAuth::new(setup.below.clone(), setup.shared_clock(), key, unpaced()).of(APP);
+    let polled = other.poll(&setup.client, &started.device_code.reveal()).await.unwrap();
+    assert!(matches!(polled, Polled::Invalid), "{polled:?}");
+}
+
 #[tokio::test]
 async fn a_code_is_bound_to_its_client() {
     let setup = setup().await;

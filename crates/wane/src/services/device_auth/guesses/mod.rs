@@ -7,8 +7,8 @@
 //!
 //! Two limits hold in every stretch of [`GuessSettings::life`], 900 s:
 //!
-//! - one address (of IPv6: one /64) misses at most 5 times; one application, which asks for all its
-//!   people, 100 times;
+//! - one address (of IPv6: one /64) misses at most 5 times, and one /48 of IPv6, which anybody can
+//!   have, 50 times; one application, which asks for all its people, 100 times;
 //! - beyond 4,000 misses of the whole server, everybody waits: at first life/4,000 between two
 //!   attempts, twice as long after each further hundred, up to a minute.
 //!
@@ -41,10 +41,13 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// The wait doubles forty times while the budget is spent a second time.
 const DOUBLINGS: usize = 40;
 
+/// How many times as much as an address the network around it may try.
+pub(super) const NETWORK: u32 = 10;
+
 /// How many wrong codes may be tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GuessSettings {
-    /// By one address, in one life.
+    /// By one address, in one life; by one /48 of IPv6, ten times as many.
     pub per_address: usize,
     /// By one application on behalf of its people, in one life.
     pub per_app: usize,
@@ -75,6 +78,14 @@ impl Source {
             v4 @ IpAddr::V4(_) => Self(v4),
         }
     }
+
+    /// The /48 that an IPv6 source is in: one subscriber may have 65,536 sources.
+    pub(super) fn network(self) -> Option<Self> {
+        match self.0 {
+            IpAddr::V6(v6) => Some(Self(Ipv6Addr::from(u128::from(v6) >> 80 << 80).into())),
+            IpAddr::V4(_) => None,
+        }
+    }
 }
 
 /// Who tries a code.
@@ -90,7 +101,18 @@ pub enum Guesser {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Whose {
     Address(Source),
+    Network(Source),
     App(ClusterAppId),
+}
+
+impl Whose {
+    /// Whose misses these are as well.
+    fn network(self) -> Option<Self> {
+        match self {
+            Self::Address(source) => source.network().map(Self::Network),
+            Self::Network(_) | Self::App(_) => None,
+        }
+    }
 }
 
 /// Counts misses. A clone counts the same ones.
@@ -139,14 +161,17 @@ impl GuessLimiter {
         let (now, life) = (self.clock.monotonic(), self.settings.life);
         let mut books = self.books.lock();
         books.forget(now, life);
-        let own = books.of_each.get(&whose).map_or(&[][..], Vec::as_slice);
+        let own = books.of(whose);
         if own.iter().any(|charge| charge.code == code && now < charge.at + SAME_ATTEMPT) {
             return Ok(Attempt { books: Arc::clone(&self.books), charge: None });
         }
-        if own.len() >= most {
-            // With a limit of 0 there is nothing to wait for.
-            let freed_at = own.first().map_or(now + life, |oldest| oldest.at + life);
-            return Err(freed_at.saturating_sub(now));
+        let around = whose.network().map_or(&[][..], |network| books.of(network));
+        for (charges, most) in [(own, most), (around, most.saturating_mul(NETWORK as usize))] {
+            if charges.len() >= most {
+                // With a limit of 0 there is nothing to wait for.
+                let freed_at = charges.first().map_or(now + life, |oldest| oldest.at + life);
+                return Err(freed_at.saturating_sub(now));
+            }
         }
         let allowed_at = books.last_at() + self.wait(books.charges.len());
         if allowed_at > now {
@@ -172,8 +197,14 @@ impl Books {
         let number = self.next;
         self.next += 1;
         self.charges.insert(number, (at, whose));
-        self.of_each.entry(whose).or_default().push(Charge { number, at, code });
+        for whose in [Some(whose), whose.network()].into_iter().flatten() {
+            self.of_each.entry(whose).or_default().push(Charge { number, at, code });
+        }
         number
+    }
+
+    fn of(&self, whose: Whose) -> &[Charge] {
+        self.of_each.get(&whose).map_or(&[], Vec::as_slice)
     }
 
     /// When the last miss was: successes make nobody wait.
@@ -195,10 +226,12 @@ impl Books {
     }
 
     fn take_from(&mut self, whose: Whose, number: u64) {
-        let Some(own) = self.of_each.get_mut(&whose) else { return };
-        own.retain(|charge| charge.number != number);
-        if own.is_empty() {
-            self.of_each.remove(&whose);
+        for whose in [Some(whose), whose.network()].into_iter().flatten() {
+            let Some(own) = self.of_each.get_mut(&whose) else { continue };
+            own.retain(|charge| charge.number != number);
+            if own.is_empty() {
+                self.of_each.remove(&whose);
+            }
         }
     }
 }

@@ -169,6 +169,23 @@ fn a_network_of_ipv6_is_one_source_and_a_mapped_address_is_itself() {
     assert_ne!(source("192.0.2.1"), source("192.0.2.2"));
 }
 
+/// Or one subscriber with 65,536 sources could make everybody wait.
+#[test]
+fn sources_of_one_ipv6_network_miss_fifty_times_together() {
+    let (limiter, clock) = limiter(GuessSettings::default());
+    let from = |text: String| Guesser::Address(Source::of(text.parse().unwrap()));
+    let guess =
+        |source: u64| limiter.admit(from(format!("2001:db8:7:{source:x}::1")), APP, code(source));
+    assert!((0..50).all(|source| guess(source).is_ok()));
+    assert_eq!(guess(50).unwrap_err(), SECOND * 900);
+    assert!(guess(0).is_ok(), "the same attempt again");
+    assert!(limiter.admit(from("2001:db8:8::1".into()), APP, code(51)).is_ok());
+    clock.advance(SECOND * 900);
+    guess(52).unwrap().forgive();
+    let books = limiter.books.lock();
+    assert!(books.charges.is_empty() && books.of_each.is_empty(), "nothing is kept of it");
+}
+
 #[test]
 fn an_application_has_misses_of_its_own() {
     let (limiter, _clock) = limiter(GuessSettings::default());
