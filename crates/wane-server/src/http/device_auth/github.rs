@@ -63,7 +63,7 @@ pub(in crate::http) async fn access_token(
 
 async fn client_of(form: &Form, services: &Services) -> Result<(AppDeviceAuth, Client), Refusal> {
     let id = form.required("client_id")?;
-    let app = services.device_auth.of(services.device_auth.app_of_client(id).await?);
+    let app = services.device_auth.of(services.device_auth.app_of(id).await?);
     let client = app.authenticate(id, form.get("client_secret")).await?;
     Ok((app, client))
 }
