@@ -20,7 +20,7 @@ use wane::store::{
 };
 use wane_backends::{AnyStore, OpenError};
 
-use crate::http::{DeviceLogin, Limiters, Origin, RequestMetrics};
+use crate::http::{DeviceLogin, DevicePage, Limiters, Origin, RequestMetrics};
 use crate::listen::Connections;
 use crate::settings::{Settings, Storage};
 use crate::shutdown::Closing;
@@ -119,6 +119,7 @@ pub struct Parts {
     pub(crate) blobs: Blobs<CachedReads>,
     pub(crate) device_auth: DeviceAuth<CachedReads>,
     pub(crate) device_login: DeviceLogin,
+    pub(crate) device_page: DevicePage,
     pub(crate) origin: Origin,
     pub(crate) limiters: Limiters,
     pub(crate) requests: RequestMetrics,
@@ -174,6 +175,7 @@ impl Services {
             blobs,
             device_auth,
             device_login: DeviceLogin::from(settings),
+            device_page: DevicePage::new(&clock),
             origin: Origin::from(settings),
             limiters: Limiters::default(),
             requests: RequestMetrics::of(&clock),

@@ -58,7 +58,7 @@ use wane::services::sequencer::WorkspaceId;
 
 use exchange::{Call, Effect};
 use outgoing::Outgoing;
-use wire::Connector;
+pub(crate) use wire::{Connector, trusting};
 
 /// How long a call may take, unless told otherwise.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -105,7 +105,7 @@ impl Client {
     /// A client, or what is wrong with the endpoint. Nothing is sent yet.
     pub fn new(endpoint: &Endpoint, clock: SharedClock) -> Result<Self, EndpointError> {
         let (base, is_https) = checked_url(&endpoint.url)?;
-        let tls = is_https.then(|| wire::tls(&endpoint.trust)).transpose()?;
+        let tls = is_https.then(|| trusting(&endpoint.trust)).transpose()?;
         let connector = Connector::new(tls, Arc::clone(&clock));
         let http = legacy::Client::builder(TokioExecutor::new())
             .pool_idle_timeout(IDLE)

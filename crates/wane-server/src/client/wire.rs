@@ -27,13 +27,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Makes connections.
 #[derive(Clone)]
-pub(super) struct Connector {
+pub(crate) struct Connector {
     tls: Option<Arc<ClientConfig>>,
     clock: SharedClock,
 }
 
 impl Connector {
-    pub(super) fn new(tls: Option<Arc<ClientConfig>>, clock: SharedClock) -> Self {
+    pub(crate) fn new(tls: Option<Arc<ClientConfig>>, clock: SharedClock) -> Self {
         Self { tls, clock }
     }
 
@@ -79,7 +79,7 @@ trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
 
 /// One connection, encrypted or not.
-pub(super) struct Wire(TokioIo<Box<dyn Duplex>>);
+pub(crate) struct Wire(TokioIo<Box<dyn Duplex>>);
 
 impl Wire {
     fn over(stream: impl Duplex + 'static) -> Self {
@@ -122,7 +122,7 @@ impl Write for Wire {
 }
 
 /// How servers prove who they are.
-pub(super) fn tls(trust: &Trust) -> Result<Arc<ClientConfig>, EndpointError> {
+pub(crate) fn trusting(trust: &Trust) -> Result<Arc<ClientConfig>, EndpointError> {
     let roots = match trust {
         Trust::PublicRoots => RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() },
         Trust::CaFile(path) => {

@@ -11,6 +11,7 @@ mod body;
 mod caller;
 mod described;
 mod device_auth;
+mod device_page;
 mod elections;
 mod front;
 mod guard;
@@ -32,6 +33,7 @@ mod taken;
 
 pub use caller::Access;
 pub(crate) use device_auth::DeviceLogin;
+pub(crate) use device_page::DevicePage;
 pub(crate) use limiters::Limiters;
 pub use openapi::document;
 pub(crate) use origin::Origin;
@@ -106,6 +108,18 @@ pub fn main_routes() -> Vec<Route> {
         route!(GET "/readyz", Access::Public, health::readyz),
         route!(GET "/api/openapi.json", Access::Public, openapi::json),
         route!(GET "/api/docs", Access::Public, openapi::page),
+        route!(GET "/device", Access::Public, device_page::show),
+        route!(POST "/device", Access::Public, device_page::submit),
+        route!(GET "/device/style.css", Access::Public, device_page::style),
+        route!(GET "/device/icon.svg", Access::Public, device_page::icon),
+        route!(GET "/device/sign-in", Access::Public, device_page::sign_in),
+        route!(POST "/device/sign-in", Access::Public, device_page::by_password),
+        route!(GET "/device/sign-in/start", Access::Public, device_page::start),
+        route!(GET "/device/signed-in", Access::Public, device_page::returned),
+        route!(POST "/device/sign-out", Access::Public, device_page::sign_out),
+        route!(GET "/device/confirm", Access::Public, device_page::confirm),
+        route!(POST "/device/decide", Access::Public, device_page::decide),
+        route!(GET "/device/done", Access::Public, device_page::done),
         route!(GET "/api/v2/apps/{owner}/{app}/ttl", READ, app_ttl::scan),
         route!(GET "/api/v2/apps/{owner}/{app}/ttl/", READ, app_ttl::no_key),
         route!(POST "/api/v2/apps/{owner}/{app}/ttl/", WRITE, app_ttl::no_key),

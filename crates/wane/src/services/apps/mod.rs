@@ -176,6 +176,11 @@ impl<S: Store> Apps<S> {
         self.get(id).await
     }
 
+    /// Returns the application of this number, of those that have a name.
+    pub async fn numbered(&self, id: ClusterAppId) -> Result<Option<Arc<App>>, AppsError> {
+        if id == ClusterAppId::NONE { Ok(None) } else { self.get(id).await }
+    }
+
     /// Returns a page of applications in the order of their names, after the name `after`.
     pub async fn list(
         &self,

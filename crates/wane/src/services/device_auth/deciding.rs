@@ -62,6 +62,17 @@ pub struct Asked {
     pub is_decided: bool,
 }
 
+/// What was decided about a code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// Nothing yet.
+    Open,
+    /// Yes, by this subject.
+    Approved(String),
+    /// No.
+    Denied,
+}
+
 /// A grant that was found by its user code.
 #[derive(Debug)]
 struct Found {
@@ -91,6 +102,22 @@ impl<S: Store> AppDeviceAuth<S> {
     ) -> Result<Option<Asked>, DeviceAuthError> {
         let found = self.shared.find(typed, Some(self.app), by).await?;
         Ok(found.map(Found::asked))
+    }
+
+    /// What was decided about the code; `None` where there is no such live code.
+    pub async fn standing(
+        &self,
+        typed: &str,
+        by: Guesser,
+    ) -> Result<Option<Standing>, DeviceAuthError> {
+        let found = self.shared.find(typed, Some(self.app), by).await?;
+        Ok(found.map(|found| match found.grant.state {
+            State::Pending => Standing::Open,
+            State::Denied { .. } => Standing::Denied,
+            State::Approved { subject, .. } | State::Issued { subject, .. } => {
+                Standing::Approved(subject)
+            }
+        }))
     }
 
     /// Links the device that shows this code, as soon as it polls.

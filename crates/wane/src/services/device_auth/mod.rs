@@ -73,19 +73,21 @@ mod place;
 mod polling;
 mod registry;
 mod secret;
+mod sign_in;
 mod starting;
 mod throttle;
 mod user_code;
 
 pub use client::{Client, ClientId, NewClient, Registered};
-pub use deciding::{Approval, Asked, Decided};
+pub use deciding::{Approval, Asked, Decided, Standing};
 pub use devices::{ActiveToken, DevicePage, DevicePlace, LinkedDevice};
 pub use guesses::{Attempt, GuessLimiter, GuessSettings, Guesser, Source};
 pub use pace::Pace;
 pub use place::DeviceId;
 pub use polling::{Issued, Polled};
 pub use registry::{ClientInfo, ClientPage};
-pub use secret::{ClientSecret, DeviceCode, DeviceKey, LinkToken};
+pub use secret::{ClientSecret, DeviceCode, DeviceKey, LinkToken, PageKey};
+pub use sign_in::{AssertionSecret, NewSignIn, OidcSecret, SignIn};
 pub use starting::{Asking, Started};
 pub use throttle::{Judgement, PollThrottle};
 pub use user_code::{ALPHABET, UserCode, UserCodeLength};
@@ -267,6 +269,22 @@ impl<S: Store> DeviceAuth<S> {
     /// The clients, grants and devices of one application.
     pub fn of(&self, app: ClusterAppId) -> AppDeviceAuth<S> {
         AppDeviceAuth { shared: Arc::clone(&self.shared), app }
+    }
+
+    /// What was typed as a code of this service has it, whether there is such a code or not; `None`
+    /// for what cannot be one. It is looked for nowhere and costs nothing.
+    pub fn read_user_code(&self, typed: &str) -> Option<UserCode> {
+        UserCode::parse(typed, self.shared.settings.user_code)
+    }
+
+    /// How many letters codes have.
+    pub fn user_code_length(&self) -> UserCodeLength {
+        self.shared.settings.user_code
+    }
+
+    /// What the page signs with.
+    pub fn page_key(&self) -> PageKey {
+        self.shared.key.for_pages()
     }
 }
 

@@ -9,6 +9,7 @@
 //! | app | `t`, hash of the link token | the grant |
 //! | app | `p`, hash of the device code | an application's payload, until it was surely received |
 //! | app | `l`, hash of the subject, grant | nothing: it lists a linked device |
+//! | app | `s` | where the people of the application sign in |
 //!
 //! A grant decides, and a client does; the rows that point to them mean nothing without them.
 
@@ -138,6 +139,10 @@ pub(super) fn token(app: ClusterAppId, hash: &Hash) -> Result<Key, StoreError> {
 
 pub(super) fn payload(app: ClusterAppId, id: GrantId) -> Result<Key, StoreError> {
     key(app, b'p', &[&id.0])
+}
+
+pub(super) fn sign_in(app: ClusterAppId) -> Result<Key, StoreError> {
+    key(app, b's', &[])
 }
 
 pub(super) fn listing(app: ClusterAppId, subject: &str, id: GrantId) -> Result<Key, StoreError> {

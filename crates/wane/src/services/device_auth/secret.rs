@@ -72,6 +72,38 @@ impl DeviceKey {
         let derived = hmac(&self.0, &[b"link token\0", grant.as_bytes(), &code.0]);
         LinkToken(encoded(&derived))
     }
+
+    /// The key of the page: another one, so that what the page signs is nothing here.
+    pub fn for_pages(&self) -> PageKey {
+        PageKey(hmac(&self.0, &[b"pages\0"]))
+    }
+}
+
+/// What the page signs its cookies and forms with. All nodes have the same.
+#[derive(Clone)]
+pub struct PageKey(Hash);
+
+impl PageKey {
+    /// The mac of these parts, in this order and parted just there, for one purpose.
+    pub fn mac(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 32] {
+        let lengths: Vec<[u8; 8]> = parts.iter().map(|p| (p.len() as u64).to_be_bytes()).collect();
+        let mut all: Vec<&[u8]> = vec![purpose.as_bytes(), b"\0"];
+        for (length, part) in lengths.iter().zip(parts) {
+            all.extend([&length[..], part]);
+        }
+        hmac(&self.0, &all)
+    }
+
+    /// Whether this is that mac, in a time that does not depend on either.
+    pub fn is_mac(&self, presented: &[u8], purpose: &str, parts: &[&[u8]]) -> bool {
+        self.mac(purpose, parts).ct_eq(presented).into()
+    }
+}
+
+impl fmt::Debug for PageKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PageKey(..)")
+    }
 }
 
 impl fmt::Debug for DeviceKey {
@@ -197,14 +229,14 @@ pub(super) fn hash(parts: &[&[u8]]) -> Hash {
     hash.finalize().into()
 }
 
-fn drawn(clock: &dyn Clock) -> Hash {
+pub(super) fn drawn(clock: &dyn Clock) -> Hash {
     let mut bytes = [0; 32];
     clock.fill_random(&mut bytes);
     bytes
 }
 
 /// HMAC-SHA256 (RFC 2104) with a key that is shorter than a block.
-fn hmac(key: &[u8], parts: &[&[u8]]) -> Hash {
+pub(super) fn hmac(key: &[u8], parts: &[&[u8]]) -> Hash {
     const BLOCK: usize = 64;
     debug_assert!(key.len() <= BLOCK, "longer keys are hashed first");
     let padded = |pad: u8| {
@@ -281,6 +313,20 @@ mod tests {
         assert_ne!(token, other.link_token(one.grant(), &one));
         assert_ne!(token, key.link_token(one.grant(), &two));
         assert_ne!(token, key.link_token(two.grant(), &one));
+    }
+
+    /// A cookie is not a form, and `ab`, `c` is not `a`, `bc`.
+    #[test]
+    fn a_mac_of_the_page_is_for_one_purpose_and_for_parts_as_they_were_parted() {
+        let key = DeviceKey::from_bytes([1; 32]).for_pages();
+        let mac = key.mac("cookie", &[b"ab", b"c"]);
+        assert!(key.is_mac(&mac, "cookie", &[b"ab", b"c"]));
+        assert!(!key.is_mac(&mac, "form", &[b"ab", b"c"]));
+        assert!(!key.is_mac(&mac, "cookie", &[b"a", b"bc"]));
+        assert!(!key.is_mac(&mac, "cookie", &[b"abc"]));
+        assert!(!key.is_mac(&mac[..31], "cookie", &[b"ab", b"c"]));
+        let other = DeviceKey::from_bytes([2; 32]).for_pages();
+        assert!(!other.is_mac(&mac, "cookie", &[b"ab", b"c"]));
     }
 
     #[test]

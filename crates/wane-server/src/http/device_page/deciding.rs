@@ -1,0 +1,180 @@
+//! Deciding: who asks, yes or no, and how it ended.
+//!
+//! Every step follows from the session and from what the store says of its code, so loading a page
+//! again, going back and sending a form twice lead to the page that is right now. A form counts only
+//! for the code and the person that it showed.
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use wane::services::device_auth::{Approval, Asked, Decided, DeviceAuthError, Standing};
+
+use super::session::{AskedCode, DecidedCode, Form, Who};
+use super::trouble::Trouble;
+use super::views::{self, Confirmation};
+use super::visit::Visit;
+use crate::wiring::Services;
+
+/// What the visitor is about to decide.
+struct Open {
+    code: AskedCode,
+    who: Who,
+    asked: Asked,
+}
+
+/// `GET /device/confirm`: who asks, and for what.
+pub(in crate::http) async fn confirm(
+    State(services): State<Services>,
+    request: Request,
+) -> Response {
+    let (visit, _) = match Visit::begin(services, request) {
+        Ok(begun) => begun,
+        Err(answer) => return answer,
+    };
+    let Open { code, who, asked } = match open(&visit).await {
+        Ok(open) => open,
+        Err(answer) => return answer,
+    };
+    let app = match app_name(&visit, &code).await {
+        Ok(app) => app,
+        Err(answer) => return answer,
+    };
+    let page = views::confirm(&Confirmation {
+        prefix: visit.prefix(),
+        token: &visit.token(Form::Decision),
+        code: &code.code,
+        app: &app,
+        asked: &asked,
+        who: &who,
+        now: visit.now,
+    });
+    visit.show(page)
+}
+
+/// `POST /device/decide`: yes or no.
+pub(in crate::http) async fn decide(
+    State(services): State<Services>,
+    request: Request,
+) -> Response {
+    let (mut visit, body) = match Visit::begin(services, request) {
+        Ok(begun) => begun,
+        Err(answer) => return answer,
+    };
+    let fields = match visit.form(body).await {
+        Ok(fields) => fields,
+        Err(answer) => return answer,
+    };
+    if !visit.is_own(&fields, Form::Decision) {
+        return visit.show(views::stale(visit.prefix()));
+    }
+    let is_approved = match fields.get("decision") {
+        Some("approve") => true,
+        Some("deny") => false,
+        Some(_) | None => {
+            let page = views::not_understood(visit.prefix());
+            return visit.show(page.status(StatusCode::BAD_REQUEST));
+        }
+    };
+    let Open { code, who, asked } = match open(&visit).await {
+        Ok(open) => open,
+        Err(answer) => return answer,
+    };
+    let code = code.code;
+    match taken(&visit, &code, &who, &asked, is_approved).await {
+        Ok(Decided::Done(_)) => {
+            let client_name = asked.client_name;
+            visit.session.decided = Some(DecidedCode { code, is_approved, client_name });
+            visit.go("/device/done")
+        }
+        Ok(Decided::AlreadyDecided) => answered(&visit, &code, &asked, Some(&who)).await,
+        Ok(Decided::NoSuchCode) => visit.show(views::expired(visit.prefix())),
+        Err(error) => in_trouble(&visit, error),
+    }
+}
+
+async fn taken(
+    visit: &Visit,
+    code: &str,
+    who: &Who,
+    asked: &Asked,
+    is_approved: bool,
+) -> Result<Decided, DeviceAuthError> {
+    let app = visit.services.device_auth.of(asked.app);
+    if is_approved {
+        let approval = Approval { subject: who.subject.clone(), link_token: None };
+        app.approve(code, &approval, visit.guesser()).await
+    } else {
+        app.deny(code, visit.guesser()).await
+    }
+}
+
+/// `GET /device/done`: how it ended.
+pub(in crate::http) async fn done(State(services): State<Services>, request: Request) -> Response {
+    let (visit, _) = match Visit::begin(services, request) {
+        Ok(begun) => begun,
+        Err(answer) => return answer,
+    };
+    match &visit.session.decided {
+        Some(decided) => visit.show(views::outcome(visit.prefix(), decided)),
+        None => visit.go("/device"),
+    }
+}
+
+/// The request that is open for a decision of this visitor, or the page that is right instead.
+async fn open(visit: &Visit) -> Result<Open, Response> {
+    let (session, prefix) = (&visit.session, visit.prefix());
+    let Some(code) = session.asked.clone() else { return Err(visit.go("/device")) };
+    if session.decided.as_ref().is_some_and(|decided| decided.code == code.code) {
+        return Err(visit.go("/device/done"));
+    }
+    if code.has_expired(visit.now) {
+        return Err(visit.show(views::expired(prefix)));
+    }
+    let Some(who) = session.who(code.app(), visit.now).cloned() else {
+        return Err(visit.go("/device/sign-in"));
+    };
+    let app = visit.services.device_auth.of(code.app());
+    match app.look_up(&code.code, visit.guesser()).await {
+        Ok(Some(asked)) if asked.is_decided => {
+            Err(answered(visit, &code.code, &asked, Some(&who)).await)
+        }
+        Ok(Some(asked)) => Ok(Open { code, who, asked }),
+        Ok(None) => Err(visit.show(views::expired(prefix))),
+        Err(error) => Err(in_trouble(visit, error)),
+    }
+}
+
+/// The page about a code that was decided: by this person, or by whomever.
+async fn answered(visit: &Visit, code: &str, asked: &Asked, who: Option<&Who>) -> Response {
+    let app = visit.services.device_auth.of(asked.app);
+    let is_approved = match app.standing(code, visit.guesser()).await {
+        Ok(Some(Standing::Denied)) => Some(false),
+        Ok(Some(Standing::Approved(subject))) => {
+            who.filter(|who| who.subject == subject).map(|_| true)
+        }
+        Ok(Some(Standing::Open) | None) => None,
+        Err(error) => return in_trouble(visit, error),
+    };
+    let Some(is_approved) = is_approved else {
+        return visit.show(views::already_answered(visit.prefix()));
+    };
+    let client_name = asked.client_name.clone();
+    let decided = DecidedCode { code: code.to_owned(), is_approved, client_name };
+    visit.show(views::outcome(visit.prefix(), &decided))
+}
+
+/// The application of a code, as `owner/app`.
+pub(super) async fn app_name(visit: &Visit, code: &AskedCode) -> Result<String, Response> {
+    match visit.services.apps.numbered(code.app()).await {
+        Ok(Some(app)) => Ok(app.name.to_string()),
+        Ok(None) => Err(visit.show(views::expired(visit.prefix()))),
+        Err(error) => {
+            let page = views::trouble(visit.prefix(), error.into(), "/device/confirm");
+            Err(visit.show(page))
+        }
+    }
+}
+
+pub(super) fn in_trouble(visit: &Visit, error: impl Into<Trouble>) -> Response {
+    visit.show(views::trouble(visit.prefix(), error.into(), "/device/confirm"))
+}

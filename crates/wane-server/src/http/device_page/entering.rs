@@ -1,0 +1,128 @@
+//! Entering a code: `/device`, with and without a code in the link.
+//!
+//! Showing the page looks nothing up, so that a link, a reload or a preview costs nobody an
+//! attempt. Only the form looks, and what is no code at all is told so before it is looked for.
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::form::Fields;
+use super::session::{AskedCode, Form};
+use super::shell::{ICON, Page, STYLE, file};
+use super::trouble::Trouble;
+use super::views::{self, Complaint};
+use super::visit::Visit;
+use crate::wiring::Services;
+
+/// What was typed is shown again up to this many characters.
+const MOST_TYPED: usize = 128;
+
+/// `GET /device`: the field for a code, or the question whether it is the one of the link.
+pub(in crate::http) async fn show(State(services): State<Services>, request: Request) -> Response {
+    let (visit, _) = match Visit::begin(services, request) {
+        Ok(begun) => begun,
+        Err(answer) => return answer,
+    };
+    let query = Fields::of_query(&visit.parts.uri);
+    let Some(given) = query.get("user_code").filter(|given| !given.trim().is_empty()) else {
+        return visit.show(form(&visit, "", None));
+    };
+    match visit.services.device_auth.read_user_code(given) {
+        Some(code) => {
+            let token = visit.token(Form::Code);
+            visit.show(views::compare(visit.prefix(), &token, &code.reveal()))
+        }
+        None => visit.show(form(&visit, given, Some(&no_code(&visit)))),
+    }
+}
+
+/// `POST /device`: looks the code up.
+pub(in crate::http) async fn submit(
+    State(services): State<Services>,
+    request: Request,
+) -> Response {
+    let (mut visit, body) = match Visit::begin(services, request) {
+        Ok(begun) => begun,
+        Err(answer) => return answer,
+    };
+    let fields = match visit.form(body).await {
+        Ok(fields) => fields,
+        Err(answer) => return answer,
+    };
+    let typed = fields.get("user_code").unwrap_or_default();
+    if !visit.is_own(&fields, Form::Code) {
+        return visit.show(form(&visit, typed, Some(&too_late(&visit))));
+    }
+    let Some(code) = visit.services.device_auth.read_user_code(typed) else {
+        let page = form(&visit, typed, Some(&no_code(&visit)));
+        return visit.show(page.status(StatusCode::UNPROCESSABLE_ENTITY));
+    };
+    let code = code.reveal();
+    match visit.services.device_auth.look_up(&code, visit.source()).await {
+        Ok(Some(asked)) => {
+            let has_decided = visit.session.decided.as_ref().is_some_and(|it| it.code == code);
+            let is_signed_in = visit.session.who(asked.app, visit.now).is_some();
+            if asked.is_decided && !has_decided && !is_signed_in {
+                return visit.show(views::already_answered(visit.prefix()));
+            }
+            visit.session.asked = Some(AskedCode::new(code, asked.app, asked.expires_at));
+            visit.go("/device/confirm")
+        }
+        Ok(None) => {
+            let page = form(&visit, typed, Some(&wrong_code()));
+            visit.show(page.status(StatusCode::UNPROCESSABLE_ENTITY))
+        }
+        Err(error) => {
+            let trouble = Trouble::from(error);
+            let (headline, advice) = trouble.words();
+            let page = form(&visit, typed, Some(&Complaint::new(headline, advice)));
+            visit.show(page.status(trouble.status()).retry_after(trouble.retry_after()))
+        }
+    }
+}
+
+fn form(visit: &Visit, typed: &str, complaint: Option<&Complaint>) -> Page {
+    let letters = visit.services.device_auth.user_code_length().letters();
+    let typed: String = typed.chars().take(MOST_TYPED).collect();
+    views::code_form(visit.prefix(), &visit.token(Form::Code), letters, &typed, complaint)
+}
+
+fn no_code(visit: &Visit) -> Complaint {
+    let letters = visit.services.device_auth.user_code_length().letters();
+    let advice = format!(
+        "A code has {letters} letters, no digits and no vowels. Please compare it with your device."
+    );
+    Complaint::new("That is not a whole code.", advice)
+}
+
+fn wrong_code() -> Complaint {
+    Complaint::new(
+        "There is no such code.",
+        "Please compare it with your device. If it is the same, it has expired: start again on the \
+         device to get a new one.",
+    )
+}
+
+/// The form is of no session: it was open for too long, or the browser keeps no cookies.
+fn too_late(visit: &Visit) -> Complaint {
+    let headline = "Please press Continue once more.";
+    if visit.is_known {
+        return Complaint::new(headline, "This page was out of date.");
+    }
+    Complaint::new(
+        headline,
+        "This page was open for too long, or your browser does not keep our cookie. If this comes \
+         again, allow cookies for this site.",
+    )
+}
+
+/// `GET /device/style.css`.
+pub(in crate::http) async fn style() -> Response {
+    file("text/css; charset=utf-8", STYLE)
+}
+
+/// `GET /device/icon.svg`.
+pub(in crate::http) async fn icon() -> Response {
+    file("image/svg+xml", ICON)
+}

@@ -1,0 +1,121 @@
+//! Requests to an issuer: over TLS or to this machine, within a deadline, with an answer of bounded
+//! size. No redirect is followed: what an issuer is told goes to the host that was named.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use axum::http::{Request, Response};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::client::legacy;
+use hyper_util::rt::TokioExecutor;
+use openidconnect::AsyncHttpClient;
+use wane::clock::SharedClock;
+use wane::services::device_auth::SignIn;
+
+use crate::client::{Connector, Trust, trusting};
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The largest answer: discovery documents and keys have a few kilobytes.
+const LARGEST: usize = 256 << 10;
+
+type Http = legacy::Client<Connector, Full<Bytes>>;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FetchError {
+    #[error("{host} is to be reached over https, or on this machine")]
+    NotSafe { host: String },
+    #[error("{host} does not answer: {reason}")]
+    Unreachable { host: String, reason: String },
+}
+
+/// Sends requests.
+pub(super) struct Fetcher {
+    clock: SharedClock,
+    plain: OnceLock<Http>,
+    encrypted: OnceLock<Http>,
+}
+
+impl fmt::Debug for Fetcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fetcher")
+    }
+}
+
+impl Fetcher {
+    /// Nothing is set up before the first request.
+    pub(super) fn new(clock: SharedClock) -> Self {
+        Self { clock, plain: OnceLock::new(), encrypted: OnceLock::new() }
+    }
+
+    /// The answer to a request.
+    pub(super) async fn fetch(
+        &self,
+        request: Request<Vec<u8>>,
+    ) -> Result<Response<Vec<u8>>, FetchError> {
+        let host = request.uri().host().unwrap_or_default().to_owned();
+        if !SignIn::is_safe(&request.uri().to_string()) {
+            return Err(FetchError::NotSafe { host });
+        }
+        let unreachable = |reason: String| FetchError::Unreachable { host: host.clone(), reason };
+        let http = match request.uri().scheme_str() {
+            Some("https") => self.encrypted().map_err(unreachable)?,
+            Some(_) | None => self.plain.get_or_init(|| self.http(None)),
+        };
+        tokio::select! {
+            answer = exchange(http, request) => answer.map_err(unreachable),
+            () = self.clock.sleep(PATIENCE) => {
+                Err(unreachable(format!("nothing within {} s", PATIENCE.as_secs())))
+            }
+        }
+    }
+
+    fn encrypted(&self) -> Result<&Http, String> {
+        if let Some(ready) = self.encrypted.get() {
+            return Ok(ready);
+        }
+        let tls = trusting(&Trust::PublicRoots).map_err(|error| error.to_string())?;
+        Ok(self.encrypted.get_or_init(|| self.http(Some(tls))))
+    }
+
+    fn http(&self, tls: Option<Arc<rustls::ClientConfig>>) -> Http {
+        let connector = Connector::new(tls, Arc::clone(&self.clock));
+        // A connection that is kept may be gone when it is needed, and nothing is sent twice.
+        legacy::Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector)
+    }
+}
+
+/// An answer on its way.
+pub(super) type Fetching<'a> =
+    Pin<Box<dyn Future<Output = Result<Response<Vec<u8>>, FetchError>> + Send + 'a>>;
+
+impl<'a> AsyncHttpClient<'a> for Fetcher {
+    type Error = FetchError;
+    type Future = Fetching<'a>;
+
+    fn call(&'a self, request: Request<Vec<u8>>) -> Fetching<'a> {
+        Box::pin(self.fetch(request))
+    }
+}
+
+async fn exchange(http: &Http, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, String> {
+    let request = request.map(|body| Full::new(Bytes::from(body)));
+    let answer = http.request(request).await.map_err(|error| innermost(&error))?;
+    let (head, body) = answer.into_parts();
+    let body = Limited::new(body, LARGEST).collect().await;
+    let body = body.map_err(|error| innermost(&*error))?;
+    Ok(Response::from_parts(head, body.to_bytes().to_vec()))
+}
+
+fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}

@@ -1,0 +1,203 @@
+//! Signing in elsewhere: the visitor leaves by a link with a state that only this session knows, and
+//! comes back with it, and with a code of the issuer or an assertion of the application.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use wane::services::device_auth::{AssertionSecret, SignIn};
+
+use super::assertion::{self, Expected};
+use super::form::Fields;
+use super::oidc::{Drawn, OidcError, Party, plain};
+use super::session::Person;
+use super::signing_in::{Asked, Way, with_code};
+use super::views::{self, Complaint};
+use super::visit::Visit;
+use crate::wiring::Services;
+
+/// Why nobody is signed in, as the visitor is told it.
+struct Failed {
+    status: StatusCode,
+    complaint: Complaint,
+}
+
+impl Failed {
+    fn new(status: StatusCode, headline: &str, advice: &str) -> Self {
+        Self { status, complaint: Complaint::new(headline, advice) }
+    }
+}
+
+/// `GET /device/sign-in/start`: leaves for the application's sign-in.
+pub(in crate::http) async fn start(State(services): State<Services>, request: Request) -> Response {
+    let begun = Visit::begin(services, request).and_then(|(visit, _)| with_code(visit));
+    let mut asked = match begun {
+        Ok(asked) => asked,
+        Err(answer) => return answer,
+    };
+    let sign_in = match asked.way().await {
+        Ok(Way::Elsewhere(sign_in)) => sign_in,
+        Ok(Way::Password(_) | Way::Nowhere) => return asked.visit.go("/device/sign-in"),
+        Err(answer) => return answer,
+    };
+    let clock = Arc::clone(&asked.visit.services.clock);
+    let app = asked.code.app();
+    let state = asked.visit.session.leaves(app, &*clock);
+    let visit = &asked.visit;
+    let target = match &sign_in {
+        SignIn::Assertion { url, .. } => Ok(assertion_url(visit, url, &state)),
+        SignIn::Oidc { .. } => authorization_url(visit, &sign_in, &state).await,
+    };
+    match target {
+        Ok(url) => visit.leave(&url),
+        Err(failed) => failure(visit, &failed),
+    }
+}
+
+/// The application's page, told where to send the visitor back to, and with what.
+fn assertion_url(visit: &Visit, url: &str, state: &str) -> String {
+    let return_to = format!("{}/device/signed-in", visit.base_url);
+    let return_to = utf8_percent_encode(&return_to, NON_ALPHANUMERIC);
+    let joint = if url.contains('?') { '&' } else { '?' };
+    let prompt = if visit.session.as_another { "&prompt=login" } else { "" };
+    format!("{url}{joint}return_to={return_to}&state={state}{prompt}")
+}
+
+async fn authorization_url(visit: &Visit, sign_in: &SignIn, state: &str) -> Result<String, Failed> {
+    let Some(party) = party(visit, sign_in) else { return Err(not_under_way()) };
+    let issuers = &visit.services.device_page.issuers;
+    let as_another = visit.session.as_another;
+    let url = issuers.authorization_url(&party, &drawn(visit, state), as_another).await;
+    url.map_err(|error| told(&error))
+}
+
+/// `GET /device/signed-in`: back from the application's sign-in.
+pub(in crate::http) async fn returned(
+    State(services): State<Services>,
+    request: Request,
+) -> Response {
+    let begun = Visit::begin(services, request).and_then(|(visit, _)| with_code(visit));
+    let mut asked = match begun {
+        Ok(asked) => asked,
+        Err(answer) => return answer,
+    };
+    let (session, app) = (&asked.visit.session, asked.code.app());
+    let query = Fields::of_query(&asked.visit.parts.uri);
+    let leaving = session.leaving.clone().filter(|leaving| leaving.app() == app);
+    let brought = query.get("state").unwrap_or_default();
+    let Some(leaving) = leaving.filter(|leaving| leaving.state == brought) else {
+        // Loaded again after it worked.
+        if session.who(app, asked.visit.now).is_some() {
+            return asked.visit.go("/device/confirm");
+        }
+        return failure(&asked.visit, &not_under_way());
+    };
+    let person = match asked.way().await {
+        Ok(Way::Elsewhere(sign_in)) => vouched(&asked, &sign_in, &query, &leaving.state).await,
+        Ok(Way::Password(_) | Way::Nowhere) => return asked.visit.go("/device/sign-in"),
+        Err(answer) => return answer,
+    };
+    match person {
+        Ok(person) => {
+            let clock = Arc::clone(&asked.visit.services.clock);
+            asked.visit.session.signed_in(app, person, &*clock);
+            asked.visit.go("/device/confirm")
+        }
+        Err(failed) => failure(&asked.visit, &failed),
+    }
+}
+
+/// Who came back, by what the application's sign-in says.
+async fn vouched(
+    asked: &Asked,
+    sign_in: &SignIn,
+    query: &Fields,
+    state: &str,
+) -> Result<Person, Failed> {
+    if let Some(error) = query.get("error") {
+        tracing::info!(error = %plain(error), "a sign-in was not completed");
+        return Err(Failed::new(
+            StatusCode::FORBIDDEN,
+            "You are not signed in",
+            "The sign-in was cancelled or refused there. You can try again.",
+        ));
+    }
+    match sign_in {
+        SignIn::Assertion { secret, .. } => by_assertion(&asked.visit, secret, query, state),
+        SignIn::Oidc { issuer, .. } => {
+            // RFC 9207: an answer that names another issuer was meant for another sign-in.
+            if query.get("iss").is_some_and(|iss| iss != issuer) {
+                return Err(not_under_way());
+            }
+            let Some(party) = party(&asked.visit, sign_in) else { return Err(not_under_way()) };
+            let code = query.get("code").unwrap_or_default();
+            let issuers = &asked.visit.services.device_page.issuers;
+            let person = issuers.redeem(&party, code, &drawn(&asked.visit, state)).await;
+            person.map_err(|error| told(&error))
+        }
+    }
+}
+
+fn by_assertion(
+    visit: &Visit,
+    secret: &AssertionSecret,
+    query: &Fields,
+    state: &str,
+) -> Result<Person, Failed> {
+    let audience = format!("{}/device", visit.base_url);
+    let expected = Expected { secret, audience: &audience, state, now: visit.now };
+    let assertion = query.get("assertion").unwrap_or_default();
+    assertion::check(assertion, &expected).map_err(|flaw| {
+        tracing::warn!(%flaw, "an assertion was refused");
+        Failed::new(
+            StatusCode::FORBIDDEN,
+            "You are not signed in",
+            "What the application says about you is not valid. You can try again; if it stays so, \
+             tell those who run it.",
+        )
+    })
+}
+
+fn party<'a>(visit: &Visit, sign_in: &'a SignIn) -> Option<Party<'a>> {
+    let SignIn::Oidc { issuer, client_id, client_secret } = sign_in else { return None };
+    let redirect_uri = format!("{}/device/signed-in", visit.base_url);
+    Some(Party { issuer, client_id, client_secret: client_secret.as_ref(), redirect_uri })
+}
+
+/// Nonce and verifier follow from the session and its state, and are in no cookie.
+fn drawn(visit: &Visit, state: &str) -> Drawn {
+    let derived = |purpose| visit.session.derived(purpose, state, &visit.key);
+    Drawn { state: state.to_owned(), nonce: derived("nonce"), verifier: derived("verifier") }
+}
+
+fn told(error: &OidcError) -> Failed {
+    tracing::warn!(%error, "nobody could sign in at an issuer");
+    match error {
+        OidcError::Unanswered(_) => Failed::new(
+            StatusCode::BAD_GATEWAY,
+            "The sign-in does not work right now",
+            "The place where you sign in does not answer as it should. Please try again in a \
+             moment.",
+        ),
+        OidcError::Refused(_) | OidcError::NotGood(_) => Failed::new(
+            StatusCode::FORBIDDEN,
+            "You are not signed in",
+            "The place where you sign in did not confirm who you are. You can try again.",
+        ),
+    }
+}
+
+fn not_under_way() -> Failed {
+    Failed::new(
+        StatusCode::BAD_REQUEST,
+        "This sign-in is not under way",
+        "It took longer than 15 minutes, began in another browser, or your browser does not keep \
+         our cookie. Please sign in again.",
+    )
+}
+
+fn failure(visit: &Visit, failed: &Failed) -> Response {
+    visit.show(views::sign_in_failed(visit.prefix(), failed.status, &failed.complaint))
+}

@@ -1,0 +1,65 @@
+//! The page `/device`: a person types the code that a device shows, signs in, sees who asks, and
+//! approves or denies. It is made on the server, and runs nothing in the browser.
+//!
+//! ```text
+//! /device --code--> /device/confirm --decide--> /device/done
+//!                    |         ^
+//!                    v         |
+//!               /device/sign-in +--> elsewhere --> /device/signed-in
+//! ```
+//!
+//! Promises: a link alone approves nothing; showing a page writes nothing and costs no attempt;
+//! whoever approves has signed in to the application of the code; a form counts only for the code
+//! and the person that it showed; whatever was typed is shown as text.
+//!
+//! Flow: `visit` is one request; `entering`, `signing_in` and `deciding` are the steps; `session` is
+//! what is known between them, in a signed cookie; `views` are the pages and `shell` what is around
+//! each. `oidc`, `assertion` and `password` are the ways to sign in. `operator` sets which one an
+//! application has.
+//! Not here: what a code is and what becomes of it. That is the service `device_auth`.
+
+mod assertion;
+mod deciding;
+mod entering;
+mod fetch;
+mod form;
+mod leaving;
+mod oidc;
+mod password;
+mod same_site;
+mod session;
+mod shell;
+mod signing_in;
+mod trouble;
+mod views;
+mod visit;
+
+pub(super) use deciding::{confirm, decide, done};
+pub(super) use entering::{icon, show, style, submit};
+pub(super) use leaving::{returned, start};
+pub(super) use signing_in::{by_password, sign_in, sign_out};
+
+use std::sync::Arc;
+
+use wane::clock::SharedClock;
+use wane::services::device_auth::GuessLimiter;
+
+use self::oidc::Issuers;
+
+/// What the page keeps in memory, bounded.
+#[derive(Debug)]
+pub(crate) struct DevicePage {
+    /// Wrong passwords of the development list.
+    passwords: GuessLimiter,
+    issuers: Issuers,
+}
+
+impl DevicePage {
+    /// Nothing is known yet.
+    pub(crate) fn new(clock: &SharedClock) -> Self {
+        Self {
+            passwords: GuessLimiter::new(password::LIMITS, Arc::clone(clock)),
+            issuers: Issuers::new(clock),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Signing in, to the application of the code: alice of one application is nobody in another.
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use wane::services::device_auth::SignIn;
+
+use super::deciding::{app_name, in_trouble};
+use super::password;
+use super::session::{AskedCode, Form};
+use super::views::{self, Complaint, Elsewhere};
+use super::visit::Visit;
+use crate::settings::DevUsers;
+use crate::wiring::Services;
+
+/// How the people of an application sign in here.
+pub(super) enum Way {
+    Elsewhere(SignIn),
+    Password(DevUsers),
+    Nowhere,
+}
+
+/// A visitor with a code that has not expired.
+pub(super) struct Asked {
+    pub(super) visit: Visit,
+    pub(super) code: AskedCode,
+}
+
+/// The visit and its code, or the page that is right instead.
+pub(super) fn with_code(visit: Visit) -> Result<Asked, Response> {
+    let Some(code) = visit.session.asked.clone() else { return Err(visit.go("/device")) };
+    if code.has_expired(visit.now) {
+        return Err(visit.show(views::expired(visit.prefix())));
+    }
+    Ok(Asked { visit, code })
+}
+
+impl Asked {
+    /// What the operator said about this application, or else about the server.
+    pub(super) async fn way(&self) -> Result<Way, Response> {
+        let services = &self.visit.services;
+        match services.device_auth.of(self.code.app()).sign_in().await {
+            Ok(Some(sign_in)) => Ok(Way::Elsewhere(sign_in)),
+            Ok(None) => Ok(match &services.device_login.dev_users {
+                Some(users) => Way::Password(users.clone()),
+                None => Way::Nowhere,
+            }),
+            Err(error) => Err(in_trouble(&self.visit, error)),
+        }
+    }
+}
+
+/// `GET /device/sign-in`: how to sign in.
+pub(in crate::http) async fn sign_in(
+    State(services): State<Services>,
+    request: Request,
+) -> Response {
+    let begun = Visit::begin(services, request).and_then(|(visit, _)| with_code(visit));
+    let asked = match begun {
+        Ok(asked) => asked,
+        Err(answer) => return answer,
+    };
+    let Asked { visit, code } = &asked;
+    if visit.session.who(code.app(), visit.now).is_some() {
+        return visit.go("/device/confirm");
+    }
+    let (way, app) = match (asked.way().await, app_name(visit, code).await) {
+        (Ok(way), Ok(app)) => (way, app),
+        (Err(answer), _) | (_, Err(answer)) => return answer,
+    };
+    let prefix = visit.prefix();
+    visit.show(match way {
+        Way::Elsewhere(sign_in) => {
+            let host = host_of(&sign_in);
+            views::elsewhere(&Elsewhere { prefix, app: &app, host })
+        }
+        Way::Password(_) => views::password(prefix, &visit.token(Form::SignIn), &app, "", None),
+        Way::Nowhere => views::no_sign_in(prefix, &app),
+    })
+}
+
+/// The host that people will see.
+fn host_of(sign_in: &SignIn) -> &str {
+    let (SignIn::Oidc { issuer: url, .. } | SignIn::Assertion { url, .. }) = sign_in;
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    rest.split(['/', '?']).next().unwrap_or_default()
+}
+
+/// `POST /device/sign-in`: name and password.
+pub(in crate::http) async fn by_password(
+    State(services): State<Services>,
+    request: Request,
+) -> Response {
+    let (visit, body) = match Visit::begin(services, request) {
+        Ok(begun) => begun,
+        Err(answer) => return answer,
+    };
+    let fields = match visit.form(body).await {
+        Ok(fields) => fields,
+        Err(answer) => return answer,
+    };
+    let is_own = visit.is_own(&fields, Form::SignIn);
+    let mut asked = match with_code(visit) {
+        Ok(asked) => asked,
+        Err(answer) => return answer,
+    };
+    let users = match asked.way().await {
+        Ok(Way::Password(users)) => users,
+        Ok(Way::Elsewhere(_) | Way::Nowhere) => return asked.visit.go("/device/sign-in"),
+        Err(answer) => return answer,
+    };
+    let name = fields.get("name").unwrap_or_default();
+    if !is_own {
+        let complaint = Complaint::new("Please sign in once more.", "This page was out of date.");
+        return refused(&asked, name, &complaint, StatusCode::OK, None).await;
+    }
+    let given = fields.get("password").unwrap_or_default();
+    match password::check(&asked.visit, &users, name, given) {
+        Ok(Some(person)) => {
+            let clock = std::sync::Arc::clone(&asked.visit.services.clock);
+            asked.visit.session.signed_in(asked.code.app(), person, &*clock);
+            asked.visit.go("/device/confirm")
+        }
+        Ok(None) => {
+            let advice = "Please check both and try again.";
+            let complaint = Complaint::new("Name or password are wrong.", advice);
+            refused(&asked, name, &complaint, StatusCode::UNPROCESSABLE_ENTITY, None).await
+        }
+        Err(trouble) => {
+            let (headline, advice) = trouble.words();
+            let complaint = Complaint::new(headline, advice);
+            let wait = Some(trouble.retry_after());
+            refused(&asked, name, &complaint, trouble.status(), wait).await
+        }
+    }
+}
+
+/// The form again, with what was wrong.
+async fn refused(
+    asked: &Asked,
+    name: &str,
+    complaint: &Complaint,
+    status: StatusCode,
+    retry_after: Option<u64>,
+) -> Response {
+    let Asked { visit, code } = asked;
+    let app = match app_name(visit, code).await {
+        Ok(app) => app,
+        Err(answer) => return answer,
+    };
+    let (token, name) = (visit.token(Form::SignIn), name.chars().take(255).collect::<String>());
+    let page = views::password(visit.prefix(), &token, &app, &name, Some(complaint));
+    let page = page.status(status);
+    visit.show(match retry_after {
+        Some(seconds) => page.retry_after(seconds),
+        None => page,
+    })
+}
+
+/// `POST /device/sign-out`: to sign in as somebody else.
+pub(in crate::http) async fn sign_out(
+    State(services): State<Services>,
+    request: Request,
+) -> Response {
+    let (mut visit, body) = match Visit::begin(services, request) {
+        Ok(begun) => begun,
+        Err(answer) => return answer,
+    };
+    let fields = match visit.form(body).await {
+        Ok(fields) => fields,
+        Err(answer) => return answer,
+    };
+    if !visit.is_own(&fields, Form::Decision) {
+        return visit.show(views::stale(visit.prefix()));
+    }
+    let clock = std::sync::Arc::clone(&visit.services.clock);
+    visit.session.signed_out(&*clock);
+    visit.go("/device/sign-in")
+}

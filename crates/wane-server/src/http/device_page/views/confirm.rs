@@ -1,0 +1,132 @@
+//! Who asks, and for what: yes or no.
+
+use maud::{Markup, html};
+use wane::services::device_auth::Asked;
+use wane::store::Timestamp;
+
+use super::super::session::Who;
+use super::super::shell::Page;
+use super::{hidden_token, shown_code};
+
+/// What a person is told before they decide.
+#[derive(Debug)]
+pub(in super::super) struct Confirmation<'a> {
+    pub(in super::super) prefix: &'a str,
+    pub(in super::super) token: &'a str,
+    pub(in super::super) code: &'a str,
+    /// The application, as `owner/app`.
+    pub(in super::super) app: &'a str,
+    pub(in super::super) asked: &'a Asked,
+    pub(in super::super) who: &'a Who,
+    pub(in super::super) now: Timestamp,
+}
+
+/// The page on which a device is approved or denied.
+pub(in super::super) fn confirm(about: &Confirmation<'_>) -> Page {
+    let content = html! {
+        h1 { "Connect " bdi { (about.asked.client_name) } "?" }
+        (signed_in_as(about))
+        (shown_code(about.code))
+        (facts(about))
+        div.note {
+            p {
+                "Approve only if you have just started this yourself, on a device that you have "
+                "before you and that shows this code."
+            }
+        }
+        form #decision method="post" action={ (about.prefix) "/device/decide" } {
+            (hidden_token(about.token))
+            div.actions.pair {
+                button.main type="submit" name="decision" value="approve" { "Approve" }
+                button.other type="submit" name="decision" value="deny" { "Deny" }
+            }
+        }
+    };
+    Page::new("Approve or deny", content)
+}
+
+fn signed_in_as(about: &Confirmation<'_>) -> Markup {
+    html! {
+        div.who {
+            p {
+                "Signed in as "
+                strong { bdi { (about.who.name.as_deref().unwrap_or(&about.who.subject)) } }
+            }
+            form method="post" action={ (about.prefix) "/device/sign-out" } {
+                (hidden_token(about.token))
+                button.plain type="submit" { "Not you?" }
+            }
+        }
+    }
+}
+
+fn facts(about: &Confirmation<'_>) -> Markup {
+    let asked = about.asked;
+    let address = asked.asking.address.map(|address| address.to_canonical().to_string());
+    html! {
+        dl {
+            div { dt { "Application" } dd { bdi { (about.app) } } }
+            div {
+                dt { "It will be able to" }
+                dd {
+                    @if asked.scope.is_empty() {
+                        "No particular permission. It will be linked to your account."
+                    } @else {
+                        ul { @for scope in &asked.scope { li { bdi { (scope) } } } }
+                    }
+                }
+            }
+            div {
+                dt { "Asked from" }
+                dd {
+                    (address.as_deref().unwrap_or("an unknown address"))
+                    @if !asked.asking.agent.is_empty() {
+                        br; small { bdi { (asked.asking.agent) } }
+                    }
+                }
+            }
+            div {
+                dt { "Asked at" }
+                dd {
+                    (clock_time(asked.started_at)) " "
+                    small { "(" (ago(asked.started_at, about.now)) ")" }
+                }
+            }
+        }
+    }
+}
+
+/// `16 Nov 2026, 04:12 UTC`: the server does not know where the visitor is.
+fn clock_time(at: Timestamp) -> String {
+    let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(at.as_unix_millis());
+    // `Mon, 16 Nov 2026 04:12:33 GMT`
+    let text = httpdate::fmt_http_date(at);
+    let date = text.get(5..16).unwrap_or_default().trim_start_matches('0');
+    format!("{date}, {} UTC", text.get(17..22).unwrap_or_default())
+}
+
+/// How long ago, in words.
+fn ago(at: Timestamp, now: Timestamp) -> String {
+    let seconds = at.until(now).as_secs();
+    match (seconds, seconds / 60) {
+        (..=44, _) => "just now".into(),
+        (45..=119, _) => "a minute ago".into(),
+        (_, minutes) => format!("{minutes} minutes ago"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_said_in_words() {
+        let at = Timestamp::from_unix_millis(1_794_802_353_000);
+        assert_eq!(clock_time(at), "16 Nov 2026, 04:12 UTC");
+        let then = |seconds: u64| Timestamp::from_unix_millis(1_794_802_353_000 + seconds * 1_000);
+        assert_eq!(ago(at, then(3)), "just now");
+        assert_eq!(ago(at, then(60)), "a minute ago");
+        assert_eq!(ago(at, then(121)), "2 minutes ago");
+        assert_eq!(ago(then(9), at), "just now", "clocks differ");
+    }
+}

@@ -1,0 +1,102 @@
+//! One request of a visitor: where the page is, who asks from where, and what is known of them.
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use std::net::{IpAddr, Ipv4Addr};
+use wane::services::device_auth::{Guesser, PageKey, Source};
+use wane::store::Timestamp;
+
+use super::form::Fields;
+use super::same_site;
+use super::session::{Cookie, Form, Session, prefix_of};
+use super::shell::{Page, see_other};
+use super::views;
+use crate::wiring::Services;
+
+/// A request, seen from the page.
+#[derive(Debug)]
+pub(super) struct Visit {
+    pub(super) services: Services,
+    pub(super) parts: Parts,
+    /// The URL that `/device` is appended to.
+    pub(super) base_url: String,
+    pub(super) key: PageKey,
+    pub(super) now: Timestamp,
+    cookie: Cookie,
+    /// The session that the request brought, or a fresh one.
+    pub(super) session: Session,
+    /// Whether the request brought it.
+    pub(super) is_known: bool,
+}
+
+impl Visit {
+    /// The visit, and the body of its request; or the answer to a request that names no host.
+    pub(super) fn begin(services: Services, request: Request) -> Result<(Self, Body), Response> {
+        let (parts, body) = request.into_parts();
+        let base_url = services.origin.base_url(&parts).map_err(IntoResponse::into_response)?;
+        let (key, now) = (services.device_auth.page_key(), services.clock.now());
+        let cookie = Cookie::of(&base_url);
+        let brought = Session::brought(&parts.headers, &cookie, &key, now);
+        let is_known = brought.is_some();
+        let session = brought.unwrap_or_else(|| Session::fresh(&*services.clock));
+        Ok((Self { services, parts, base_url, key, now, cookie, session, is_known }, body))
+    }
+
+    /// Reads a form that must be ours; or says what to answer where it is not even a form, or was
+    /// sent by another site.
+    pub(super) async fn form(&self, body: Body) -> Result<Fields, Response> {
+        if !same_site::is_ours(&self.parts.headers, &self.base_url) {
+            let page = views::other_site(self.prefix()).status(StatusCode::FORBIDDEN);
+            return Err(page.answer(self.prefix(), None));
+        }
+        Fields::of_form(&self.parts.headers, body, &self.services.clock).await.map_err(|status| {
+            views::not_understood(self.prefix()).status(status).answer(self.prefix(), None)
+        })
+    }
+
+    /// Whether the fields bring the token of this session's form.
+    pub(super) fn is_own(&self, fields: &Fields, form: Form) -> bool {
+        self.is_known
+            && fields.get("token").is_some_and(|it| self.session.is_token(it, form, &self.key))
+    }
+
+    pub(super) fn token(&self, form: Form) -> String {
+        self.session.token(form, &self.key)
+    }
+
+    pub(super) fn prefix(&self) -> &str {
+        prefix_of(&self.base_url)
+    }
+
+    /// Whose misses an attempt counts among.
+    pub(super) fn source(&self) -> Source {
+        let address = self.services.origin.address_of(&self.parts);
+        Source::of(address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)))
+    }
+
+    pub(super) fn guesser(&self) -> Guesser {
+        Guesser::Address(self.source())
+    }
+
+    /// Shows a page and renews the session.
+    pub(super) fn show(&self, page: Page) -> Response {
+        page.answer(self.prefix(), self.sealed())
+    }
+
+    /// Sends the visitor to another step of the page, and renews the session.
+    pub(super) fn go(&self, path: &str) -> Response {
+        see_other(&format!("{}{path}", self.prefix()), self.sealed())
+    }
+
+    /// Sends the visitor to another site, and renews the session.
+    pub(super) fn leave(&self, url: &str) -> Response {
+        see_other(url, self.sealed())
+    }
+
+    fn sealed(&self) -> Option<HeaderValue> {
+        self.session.sealed(&self.cookie, &self.key, self.now)
+    }
+}
