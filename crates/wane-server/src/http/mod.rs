@@ -55,6 +55,7 @@ use self::blobs::tus;
 use self::device_auth::{
     authorization, clients, devices, discovery, github, introspection, revocation, token,
 };
+use self::device_page::operator;
 use self::front::Fronted;
 use self::limiters::Counted;
 use crate::wiring::Services;
@@ -110,6 +111,7 @@ pub fn main_routes() -> Vec<Route> {
         route!(GET "/api/docs", Access::Public, openapi::page),
         route!(GET "/device", Access::Public, device_page::show),
         route!(POST "/device", Access::Public, device_page::submit),
+        route!(GET "/device/qr.svg", Access::Public, device_page::picture),
         route!(GET "/device/style.css", Access::Public, device_page::style),
         route!(GET "/device/icon.svg", Access::Public, device_page::icon),
         route!(GET "/device/sign-in", Access::Public, device_page::sign_in),
@@ -187,6 +189,9 @@ pub fn admin_routes() -> Vec<Route> {
         route!(GET "/api/v1/admin/backup", ADMIN, admin::backup),
         route!(POST "/api/v1/admin/oauth-clients", ADMIN, clients::register),
         route!(DELETE "/api/v1/admin/apps/{owner}/{app}/oauth-clients/{clientId}", ADMIN, clients::remove),
+        route!(PUT "/api/v1/admin/apps/{owner}/{app}/sign-in", ADMIN, operator::set_sign_in),
+        route!(GET "/api/v1/admin/apps/{owner}/{app}/sign-in", ADMIN, operator::show_sign_in),
+        route!(DELETE "/api/v1/admin/apps/{owner}/{app}/sign-in", ADMIN, operator::remove_sign_in),
     ]
 }
 

@@ -14,6 +14,7 @@ use super::described::{self, ContestedBody, RefusedBody};
 use super::device_auth::{
     OAuthErrorBody, authorization, clients, devices, discovery, introspection, revocation, token,
 };
+use super::device_page::operator;
 use super::problem::ProblemBody;
 use super::{admin, app_ttl, elections, health, sequences};
 
@@ -35,6 +36,7 @@ use super::{admin, app_ttl, elections, health, sequences};
         revocation::revoke, discovery::metadata, discovery::metadata_below,
         devices::approve, devices::deny, devices::list, devices::unlink,
         clients::register, clients::remove,
+        operator::set_sign_in, operator::show_sign_in, operator::remove_sign_in,
     ),
     components(schemas(ProblemBody, RefusedBody, ContestedBody, OAuthErrorBody)),
     modifiers(&Bearer, &Names),

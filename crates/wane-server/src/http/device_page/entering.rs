@@ -5,14 +5,17 @@
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
 
 use super::form::Fields;
 use super::session::{AskedCode, Form};
-use super::shell::{ICON, Page, STYLE, file};
+use super::shell::{ICON, Page, STYLE, answer, file};
 use super::trouble::Trouble;
 use super::views::{self, Complaint};
 use super::visit::Visit;
+use crate::http::problem::Problem;
+use crate::qr;
 use crate::wiring::Services;
 
 /// What was typed is shown again up to this many characters.
@@ -115,6 +118,28 @@ fn too_late(visit: &Visit) -> Complaint {
         "This page was open for too long, or your browser does not keep our cookie. If this comes \
          again, allow cookies for this site.",
     )
+}
+
+/// `GET /device/qr.svg`: the link with the code in it, as a picture. It says nothing about whether
+/// there is such a code.
+pub(in crate::http) async fn picture(
+    State(services): State<Services>,
+    request: Request,
+) -> Response {
+    let (visit, _) = match Visit::begin(services, request) {
+        Ok(begun) => begun,
+        Err(answer) => return answer,
+    };
+    let query = Fields::of_query(&visit.parts.uri);
+    let given = query.get("user_code").unwrap_or_default();
+    let Some(code) = visit.services.device_auth.read_user_code(given) else {
+        let problem = Problem::invalid("user_code", "give it once, as the device shows it");
+        return answer(problem.into_response(), None);
+    };
+    match qr::svg(&format!("{}/device?user_code={}", visit.base_url, code.reveal())) {
+        Ok(svg) => answer(([(CONTENT_TYPE, "image/svg+xml")], svg).into_response(), None),
+        Err(error) => answer(Problem::invalid("user_code", error).into_response(), None),
+    }
 }
 
 /// `GET /device/style.css`.

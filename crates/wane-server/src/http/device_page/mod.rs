@@ -25,6 +25,7 @@ mod fetch;
 mod form;
 mod leaving;
 mod oidc;
+pub(super) mod operator;
 mod password;
 mod same_site;
 mod session;
@@ -35,7 +36,7 @@ mod views;
 mod visit;
 
 pub(super) use deciding::{confirm, decide, done};
-pub(super) use entering::{icon, show, style, submit};
+pub(super) use entering::{icon, picture, show, style, submit};
 pub(super) use leaving::{returned, start};
 pub(super) use signing_in::{by_password, sign_in, sign_out};
 
@@ -63,3 +64,6 @@ impl DevicePage {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

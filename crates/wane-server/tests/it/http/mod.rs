@@ -5,6 +5,7 @@ mod app_ttl;
 mod blobs;
 pub(crate) mod conversation;
 pub(crate) mod device_auth;
+mod device_page;
 mod elections;
 mod hostile;
 mod http2;

@@ -67,10 +67,10 @@ fn facts(about: &Confirmation<'_>) -> Markup {
         dl {
             div { dt { "Application" } dd { bdi { (about.app) } } }
             div {
-                dt { "It will be able to" }
+                dt { "Permissions" }
                 dd {
                     @if asked.scope.is_empty() {
-                        "No particular permission. It will be linked to your account."
+                        "No particular permission: it will be linked to your account."
                     } @else {
                         ul { @for scope in &asked.scope { li { bdi { (scope) } } } }
                     }
@@ -88,8 +88,8 @@ fn facts(about: &Confirmation<'_>) -> Markup {
             div {
                 dt { "Asked at" }
                 dd {
-                    (clock_time(asked.started_at)) " "
-                    small { "(" (ago(asked.started_at, about.now)) ")" }
+                    span.whole { (clock_time(asked.started_at)) } " "
+                    small.whole { "(" (ago(asked.started_at, about.now)) ")" }
                 }
             }
         }

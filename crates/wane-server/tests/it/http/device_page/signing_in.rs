@@ -1,0 +1,294 @@
+//! Signing in, in each of the ways, to the application of the code and to no other.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value as Json, json};
+
+use super::issuer::{CLIENT, Issuer, Lie, SECRET, fields, mac};
+use super::visitor::{Visitor, attribute, escaped, tag};
+use super::{about_to_decide, server, start, told};
+use crate::http::conversation::Request;
+use crate::http::device_auth::send_with;
+use crate::server::{Answer, Server};
+use crate::wall_clock;
+
+const SIGN_IN: &str = "/api/v1/admin/apps/demo/app/sign-in";
+
+#[test]
+fn a_wrong_password_is_told_and_the_name_kept_and_tries_are_limited() {
+    let server = server();
+    let mut visitor = Visitor::of(&server);
+    visitor.enters(&start(&server).user_code);
+    for attempt in 0..10 {
+        let page = visitor.signs_in("alice", &format!("wrong-{attempt}"));
+        assert_eq!(page.status, 422, "{}", page.body);
+        assert!(page.body.contains("Name or password are wrong."), "{}", page.body);
+        assert_eq!(attribute(tag(&page.body, "name"), "value"), "alice");
+        assert_eq!(attribute(tag(&page.body, "password"), "value"), "");
+    }
+    let page = visitor.signs_in("alice", "wonderland");
+    assert_eq!(page.status, 429, "also the right one: {}", page.body);
+    assert!(page.header("retry-after").is_some());
+    assert!(!server.log().contains("wonderland"), "{}", server.log());
+}
+
+#[test]
+fn somebody_else_can_sign_in_instead() {
+    let server = server();
+    let (mut visitor, codes) = about_to_decide(&server, "alice", "wonderland");
+    let page = visitor.sends("/device/sign-out", &[]);
+    assert!(page.body.contains("Sign in to go on"), "{}", page.body);
+    let page = visitor.signs_in("bob", "builder");
+    assert!(page.body.contains("bob") && !page.body.contains("alice"), "{}", page.body);
+    visitor.decides("approve");
+    assert_eq!(told(&server, &codes), "linked");
+    let devices = server.ask("GET", "/api/v2/apps/demo/app/devices?subject=bob", "");
+    assert_eq!(devices.json()["devices"].as_array().unwrap().len(), 1, "{}", devices.body);
+}
+
+/// Alice of one application is nobody in another.
+#[test]
+fn a_sign_in_counts_for_one_application() {
+    let server = server();
+    let (mut visitor, _) = about_to_decide(&server, "alice", "wonderland");
+    server.make_app("acme", "two");
+    let body = r#"{"owner":"acme","app":"two","name":"Radio","clientId":"radio"}"#;
+    assert_eq!(server.administer("POST", "/api/v1/admin/oauth-clients", body).status, 201);
+    let path = "/oauth/acme/two/device_authorization";
+    let started = send_with(&server, path, "client_id=radio", &[]).json();
+    let page = visitor.enters(started["user_code"].as_str().unwrap());
+    assert!(page.body.contains("Sign in to go on"), "{}", page.body);
+    assert!(page.body.contains("acme/two"), "{}", page.body);
+    let decide = Request::new("POST", "/device/decide").form("decision=approve");
+    assert_eq!(visitor.asks(&decide).status, 409);
+}
+
+#[test]
+fn an_application_without_a_sign_in_approves_devices_itself() {
+    let server = Server::in_memory();
+    let codes = start(&server);
+    let mut visitor = Visitor::of(&server);
+    let page = visitor.enters(&codes.user_code);
+    assert_eq!(page.status, 200);
+    assert!(page.body.contains("Go on in the application"), "{}", page.body);
+    assert!(page.body.contains("demo/app"), "{}", page.body);
+    let page = visitor.opens("/device/sign-in/start");
+    assert!(page.body.contains("Go on in the application"), "{}", page.body);
+}
+
+/// A server whose people sign in at the application's own page, and the secret of that.
+fn with_assertions() -> (Server, String) {
+    let server = server();
+    let body = r#"{"assertion":{"url":"https://app.example/link?tenant=7"}}"#;
+    let set = server.administer("PUT", SIGN_IN, body);
+    assert_eq!(set.status, 200, "{}", set.body);
+    let secret = set.json()["assertion"]["secret"].as_str().unwrap().to_owned();
+    (server, secret)
+}
+
+/// Leaves for the sign-in by its link, and returns where to.
+fn leaves(visitor: &mut Visitor<'_>) -> String {
+    assert!(visitor.page.contains("href=\"/device/sign-in/start\""), "{}", visitor.page);
+    let answer = visitor.asks(&Request::new("GET", "/device/sign-in/start"));
+    assert_eq!(answer.status, 303, "{}", answer.body);
+    answer.header("location").unwrap().to_owned()
+}
+
+fn assertion(secret: &str, claims: &Json) -> String {
+    let part = |part: &Json| URL_SAFE_NO_PAD.encode(part.to_string());
+    let signed = format!("{}.{}", part(&json!({"alg": "HS256", "typ": "JWT"})), part(claims));
+    format!("{signed}.{}", mac(secret, &signed))
+}
+
+fn claims(state: &str) -> Json {
+    let now = wall_clock() / 1_000;
+    json!({"sub": "carol", "name": "Carol C.", "aud": "http://test/device", "iat": now,
+        "exp": now + 120, "nonce": state})
+}
+
+fn returns(visitor: &mut Visitor<'_>, state: &str, assertion: &str) -> Answer {
+    visitor.opens(&format!("/device/signed-in?state={state}&assertion={assertion}"))
+}
+
+#[test]
+fn an_assertion_of_the_application_signs_its_visitor_in() {
+    let (server, secret) = with_assertions();
+    let codes = start(&server);
+    let mut visitor = Visitor::of(&server);
+    let page = visitor.enters(&codes.user_code);
+    assert!(page.body.contains("Sign in at app.example"), "{}", page.body);
+    let target = leaves(&mut visitor);
+    let (page, query) = target.split_once('?').unwrap();
+    assert_eq!(page, "https://app.example/link");
+    let query = fields(query);
+    assert_eq!(query["tenant"], "7");
+    assert_eq!(query["return_to"], "http://test/device/signed-in");
+    let right = assertion(&secret, &claims(&query["state"]));
+    let page = returns(&mut visitor, &query["state"], &right);
+    assert!(page.body.contains("Carol C."), "{}", page.body);
+    let again = returns(&mut visitor, &query["state"], &right);
+    assert!(again.body.contains("value=\"approve\""), "loaded again: {}", again.body);
+    visitor.decides("approve");
+    assert_eq!(told(&server, &codes), "linked");
+    let devices = server.ask("GET", "/api/v2/apps/demo/app/devices?subject=carol", "");
+    assert_eq!(devices.json()["devices"].as_array().unwrap().len(), 1, "{}", devices.body);
+    let log = server.log();
+    assert!(!log.contains(&secret) && !log.contains(&right), "{log}");
+    assert!(!log.contains(&codes.user_code) && !log.contains(&query["state"]), "{log}");
+}
+
+#[test]
+fn an_assertion_that_is_forged_reused_or_planted_signs_nobody_in() {
+    let (server, secret) = with_assertions();
+    let mut victim = Visitor::of(&server);
+    victim.enters(&start(&server).user_code);
+    let state = fields(leaves(&mut victim).split_once('?').unwrap().1)["state"].clone();
+    let mut attacker = Visitor::of(&server);
+    attacker.enters(&start(&server).user_code);
+    let own = fields(leaves(&mut attacker).split_once('?').unwrap().1)["state"].clone();
+    let right = assertion(&secret, &claims(&state));
+    let planted = assertion(&secret, &claims(&own));
+    for (state, forged, status) in [
+        (&*state, assertion("x", &claims(&state)), 403),
+        (&*state, String::new(), 403),
+        (&*state, planted.clone(), 403),
+        (&*own, planted.clone(), 400),
+        ("", right.clone(), 400),
+        ("junk", right.clone(), 400),
+    ] {
+        let page = returns(&mut victim, state, &forged);
+        assert_eq!(page.status, status, "{}", page.body);
+        assert!(page.body.contains("Try again"), "{}", page.body);
+        assert!(!page.body.contains("value=\"approve\""));
+    }
+    let mut elsewhere = Visitor::of(&server);
+    assert!(returns(&mut elsewhere, &state, &right).body.contains("Enter the code"));
+    let refused = victim.opens(&format!("/device/signed-in?state={state}&error=access_denied%0Ax"));
+    assert_eq!(refused.status, 403);
+    assert!(returns(&mut victim, &state, &right).body.contains("value=\"approve\""));
+}
+
+/// A server whose people sign in at an issuer.
+fn with_issuer(issuer: &Issuer, secret: &str) -> Server {
+    let server = server();
+    let body =
+        json!({"oidc": {"issuer": issuer.url(), "clientId": CLIENT, "clientSecret": secret}});
+    let set = server.administer("PUT", SIGN_IN, &body.to_string());
+    assert_eq!(set.status, 200, "{}", set.body);
+    server
+}
+
+/// Signs in at the issuer and comes back.
+fn through(visitor: &mut Visitor<'_>, issuer: &Issuer) -> Answer {
+    let back = issuer.authorizes(&leaves(visitor));
+    let path = back.strip_prefix("http://test").unwrap_or_else(|| panic!("back to {back}"));
+    visitor.opens(path)
+}
+
+#[test]
+fn an_issuer_signs_its_people_in() {
+    let issuer = Issuer::begin();
+    let server = with_issuer(&issuer, SECRET);
+    let codes = start(&server);
+    let mut visitor = Visitor::of(&server);
+    let page = visitor.enters(&codes.user_code);
+    let words = format!("Sign in at {}", issuer.address);
+    assert!(page.body.contains(&words), "{}", page.body);
+    let page = through(&mut visitor, &issuer);
+    assert!(page.body.contains("alice@example.com"), "{}", page.body);
+    visitor.decides("approve");
+    assert_eq!(told(&server, &codes), "linked");
+    let devices = server.ask("GET", "/api/v2/apps/demo/app/devices?subject=user-4711", "");
+    assert_eq!(devices.json()["devices"].as_array().unwrap().len(), 1, "{}", devices.body);
+    assert!(!server.log().contains("canary"), "{}", server.log());
+}
+
+/// Each lie alone: the same visitor then signs in at the issuer that tells the truth.
+#[test]
+fn an_id_token_that_is_not_good_signs_nobody_in() {
+    let issuer = Issuer::begin();
+    let server = with_issuer(&issuer, SECRET);
+    let mut visitor = Visitor::of(&server);
+    visitor.enters(&start(&server).user_code);
+    for lie in [
+        Lie::Nonce,
+        Lie::Audience,
+        Lie::Issuer,
+        Lie::Expired,
+        Lie::Signature,
+        Lie::Unsigned,
+        Lie::SharedSecret,
+        Lie::NoIdToken,
+        Lie::LongSubject,
+        Lie::TokenError,
+    ] {
+        issuer.lies(lie);
+        let page = through(&mut visitor, &issuer);
+        assert_eq!(page.status, 403, "{lie:?}: {}", page.body);
+        assert!(page.body.contains("You are not signed in"), "{lie:?}: {}", page.body);
+        visitor.opens("/device/sign-in");
+    }
+    issuer.lies(Lie::Nothing);
+    let page = through(&mut visitor, &issuer);
+    assert!(page.body.contains("value=\"approve\""), "{}", page.body);
+}
+
+#[test]
+fn a_code_of_the_issuer_is_for_the_visitor_who_left_for_it() {
+    let issuer = Issuer::begin();
+    let server = with_issuer(&issuer, SECRET);
+    let mut victim = Visitor::of(&server);
+    victim.enters(&start(&server).user_code);
+    let mut attacker = Visitor::of(&server);
+    attacker.enters(&start(&server).user_code);
+    let stolen = issuer.authorizes(&leaves(&mut attacker));
+    let own = leaves(&mut victim);
+    let state = fields(own.split_once('?').unwrap().1)["state"].clone();
+    let code = fields(stolen.split_once('?').unwrap().1)["code"].clone();
+    let page = victim.opens(stolen.strip_prefix("http://test").unwrap());
+    assert_eq!(page.status, 400, "the state is another's: {}", page.body);
+    let path = format!("/device/signed-in?code={code}&state={state}");
+    let page = victim.opens(&path);
+    assert_eq!(page.status, 403, "the verifier is another's: {}", page.body);
+    let evil = escaped("https://evil.example");
+    let page = victim.opens(&format!("{path}&iss={evil}"));
+    assert_eq!(page.status, 400, "the answer is of another issuer: {}", page.body);
+}
+
+/// Keys are kept, and asked for again where a signature is by a new one.
+#[test]
+fn an_issuer_may_change_its_keys() {
+    let issuer = Issuer::begin();
+    let server = with_issuer(&issuer, SECRET);
+    let mut visitor = Visitor::of(&server);
+    visitor.enters(&start(&server).user_code);
+    through(&mut visitor, &issuer);
+    assert_eq!(issuer.keys_asked(), 1, "they are kept");
+    issuer.changes_keys();
+    crate::wait(std::time::Duration::from_secs(11));
+    let mut other = Visitor::of(&server);
+    other.enters(&start(&server).user_code);
+    let page = through(&mut other, &issuer);
+    assert!(page.body.contains("value=\"approve\""), "{}", page.body);
+    assert_eq!(issuer.keys_asked(), 2);
+}
+
+#[test]
+fn an_issuer_that_fails_is_a_page_that_says_so() {
+    let issuer = Issuer::begin();
+    let server = with_issuer(&issuer, "not-the-secret");
+    let mut visitor = Visitor::of(&server);
+    visitor.enters(&start(&server).user_code);
+    let page = through(&mut visitor, &issuer);
+    assert_eq!(page.status, 403, "{}", page.body);
+    // Nobody listens on the port of a listener that is gone.
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for url in [format!("http://{gone}"), format!("{}/other", issuer.url())] {
+        let body = json!({"oidc": {"issuer": url, "clientId": CLIENT}}).to_string();
+        assert_eq!(server.administer("PUT", SIGN_IN, &body).status, 200);
+        let page = visitor.opens("/device/sign-in/start");
+        assert_eq!(page.status, 502, "{url}: {}", page.body);
+        assert!(page.body.contains("does not work right now"), "{}", page.body);
+        assert!(page.body.contains("href=\"/device/sign-in\""), "{}", page.body);
+    }
+}
