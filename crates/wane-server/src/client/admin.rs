@@ -146,7 +146,7 @@ impl Admin {
         answer.read_as(|form: KeyForm| Ok(form.key.into()))
     }
 
-    async fn write(
+    pub(super) async fn write(
         &self,
         method: Method,
         path: &str,
@@ -190,7 +190,7 @@ impl Backup {
     }
 }
 
-fn of_app(name: &AppName) -> String {
+pub(super) fn of_app(name: &AppName) -> String {
     format!("/apps/{}/{}", name.owner(), name.app())
 }
 

@@ -15,6 +15,7 @@ use hyper::header::{
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{CaptureConnection, capture_connection};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -30,6 +31,9 @@ pub(super) const SHORT: usize = 1 << 20;
 /// The longest answer about many.
 pub(super) const LONG: usize = 64 << 20;
 
+/// What is written as `%XX` in a form.
+const IN_FORM: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'*');
+
 /// Whether a call may change something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
@@ -43,17 +47,26 @@ pub(super) struct Call {
     path: String,
     body: Option<Vec<u8>>,
     headers: HeaderMap,
+    terms: Terms,
+    is_anonymous: bool,
+}
+
+/// What an answer is read by.
+#[derive(Debug, Clone, Copy)]
+struct Terms {
     effect: Effect,
     longest: usize,
-    is_anonymous: bool,
+    /// Whether errors come as RFC 6749 writes them.
+    is_oauth: bool,
 }
 
 impl Call {
     pub(super) fn new(method: Method, path: impl Into<String>, effect: Effect) -> Self {
         let headers =
             HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
-        let (path, body, longest) = (path.into(), None, SHORT);
-        Self { method, path, body, headers, effect, longest, is_anonymous: false }
+        let (path, body) = (path.into(), None);
+        let terms = Terms { effect, longest: SHORT, is_oauth: false };
+        Self { method, path, body, headers, terms, is_anonymous: false }
     }
 
     pub(super) fn get(path: impl Into<String>, effect: Effect) -> Self {
@@ -66,6 +79,16 @@ impl Call {
         self
     }
 
+    /// A form, as OAuth wants it; errors are read as OAuth writes them.
+    pub(super) fn form(mut self, words: &[(&str, &str)]) -> Self {
+        let form = HeaderValue::from_static("application/x-www-form-urlencoded");
+        self.headers.insert(CONTENT_TYPE, form);
+        let words = words.iter().map(|(name, word)| format!("{name}={}", form_escaped(word)));
+        self.body = Some(words.collect::<Vec<_>>().join("&").into_bytes());
+        self.terms.is_oauth = true;
+        self
+    }
+
     pub(super) fn accept(self, media_type: &'static str) -> Self {
         self.header(ACCEPT, HeaderValue::from_static(media_type))
     }
@@ -75,14 +98,20 @@ impl Call {
         self
     }
 
-    pub(super) fn up_to(self, longest: usize) -> Self {
-        Self { longest, ..self }
+    pub(super) fn up_to(mut self, longest: usize) -> Self {
+        self.terms.longest = longest;
+        self
     }
 
     /// The same without the credential.
     pub(super) fn anonymous(self) -> Self {
         Self { is_anonymous: true, ..self }
     }
+}
+
+/// A word of a form.
+pub(super) fn form_escaped(word: &str) -> String {
+    utf8_percent_encode(word, IN_FORM).to_string()
 }
 
 /// A successful answer.
@@ -128,6 +157,13 @@ pub(super) struct ProblemForm {
     election: Option<elections::StandingForm>,
 }
 
+/// An error as OAuth writes it (RFC 6749, section 5.2).
+#[derive(Deserialize)]
+struct OAuthForm {
+    error: String,
+    error_description: Option<String>,
+}
+
 impl ProblemForm {
     /// What the problem means to the caller.
     pub(super) fn meaning(self, status: u16, retry_after: Option<Duration>) -> ClientError {
@@ -157,11 +193,11 @@ impl ProblemForm {
 impl Client {
     /// Sends a request and reads the whole answer. Anything but success is an error.
     pub(super) async fn exchange(&self, call: Call) -> Result<Answer, ClientError> {
-        let (effect, longest) = (call.effect, call.longest);
+        let terms @ Terms { effect, .. } = call.terms;
         let (request, connection) = self.request(call)?;
         let work = async {
             let response = self.send(request, effect).await?;
-            self.collect(response, effect, longest).await
+            self.collect(response, terms).await
         };
         self.within_deadline(work, &connection, effect).await
     }
@@ -175,12 +211,12 @@ impl Client {
         call: Call,
         source: Source,
     ) -> Result<Answer, ClientError> {
-        let (effect, longest) = (call.effect, call.longest);
+        let terms @ Terms { effect, .. } = call.terms;
         let (body, pace) = source.into_body();
         let (request, _connection) = self.request_with(call, body)?;
         let work = async {
             let response = self.send(request, effect).await?;
-            self.collect(response, effect, longest).await
+            self.collect(response, terms).await
         };
         let answer = tokio::select! {
             biased;
@@ -198,14 +234,14 @@ impl Client {
 
     /// Sends a request whose answer is a stream, and reads the head of the answer.
     pub(super) async fn open(&self, call: Call) -> Result<Response<Incoming>, ClientError> {
-        let (effect, longest) = (call.effect, call.longest);
+        let terms @ Terms { effect, .. } = call.terms;
         let (request, connection) = self.request(call)?;
         let work = async {
             let response = self.send(request, effect).await?;
             if response.status().is_success() {
                 return Ok(response);
             }
-            match self.collect(response, effect, longest).await {
+            match self.collect(response, terms).await {
                 Ok(_) => Err(unreadable(effect, "success and failure at once".into())),
                 Err(error) => Err(error),
             }
@@ -289,13 +325,15 @@ impl Client {
     async fn collect(
         &self,
         response: Response<Incoming>,
-        effect: Effect,
-        longest: usize,
+        mut terms: Terms,
     ) -> Result<Answer, ClientError> {
         let (head, mut incoming) = response.into_parts();
         let status = head.status;
         // HTTP promises that nothing was done, even where the words are lost.
-        let effect = if status.is_client_error() { Effect::Read } else { effect };
+        if status.is_client_error() {
+            terms.effect = Effect::Read;
+        }
+        let Terms { effect, longest, .. } = terms;
         let mut body = BytesMut::new();
         while let Some(frame) = incoming.frame().await {
             let frame = frame.map_err(|error| self.lost(effect, innermost(&error)))?;
@@ -309,7 +347,7 @@ impl Client {
         if status.is_success() {
             return Ok(Answer { body: body.freeze(), headers: head.headers, effect });
         }
-        Err(self.failure(status, &head.headers, &body, effect))
+        Err(self.failure(status, &head.headers, &body, terms))
     }
 
     /// What an answer other than success means.
@@ -318,8 +356,19 @@ impl Client {
         status: StatusCode,
         headers: &HeaderMap,
         body: &[u8],
-        effect: Effect,
+        terms: Terms,
     ) -> ClientError {
+        if terms.is_oauth
+            && let Ok(form) = serde_json::from_slice::<OAuthForm>(body)
+        {
+            let detail = form.error_description.as_deref().unwrap_or("the server does not say why");
+            return ClientError::Problem {
+                code: form.error,
+                status: status.as_u16(),
+                detail: self.masked(detail),
+                retry_after: retry_after(headers),
+            };
+        }
         let problem = serde_json::from_slice::<ProblemForm>(body).ok();
         if let Some(mut problem) = problem.or_else(|| wordless(status, headers, body)) {
             problem.detail = self.masked(&problem.detail);
@@ -331,7 +380,7 @@ impl Client {
             None => format!("HTTP {status} without a problem that says why"),
         };
         // A proxy says 502 whether or not the request went through.
-        let effect = if status.is_server_error() { effect } else { Effect::Read };
+        let effect = if status.is_server_error() { terms.effect } else { Effect::Read };
         unreadable(effect, reason)
     }
 

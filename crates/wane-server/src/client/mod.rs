@@ -9,7 +9,8 @@
 //! "cannot be reached" and "unknown outcome" is whether the request was handed to a connection.
 //!
 //! ```text
-//! app_ttl, batch, watch, elections, sequences, blobs, admin -> exchange (deadline, bounds, what an answer means) -> wire (TCP, TLS)
+//! app_ttl, batch, watch, elections, sequences, blobs, devices, admin,
+//! oauth_clients -> exchange (deadline, bounds, what an answer means) -> wire (TCP, TLS)
 //! ```
 //!
 //! Not here: where the address and the key come from. That is `cli::connection`.
@@ -18,9 +19,11 @@ mod admin;
 mod app_ttl;
 mod batch;
 mod blobs;
+mod devices;
 mod elections;
 mod error;
 mod exchange;
+mod oauth_clients;
 mod outgoing;
 mod secret;
 mod sequences;
@@ -36,8 +39,12 @@ pub use admin::{Admin, AppSummary, AppsPage, Backup, CreatedApp, KeySummary};
 pub use app_ttl::{AppTtl, Entry, Item, ScanPage, ScanRange};
 pub use batch::{BatchAnswer, BatchOperation};
 pub use blobs::{BlobDetails, Blobs, Download, Received, ResumableUpload, UploadedBlob};
+pub use devices::{
+    DevicePolled, Devices, DevicesPage, LinkedToken, OAuthClient, StartedDevice, Verdict,
+};
 pub use elections::{ElectionWatch, Elections, Seat};
 pub use error::{ClientError, Current, EndpointError};
+pub use oauth_clients::{NewOAuthClient, RegisteredClient};
 pub use outgoing::Source;
 pub use secret::Secret;
 pub use sequences::Sequences;
@@ -145,6 +152,11 @@ impl Client {
     /// The BLOBs of a workspace of an application.
     pub fn blobs(&self, app: &AppName, workspace: WorkspaceId) -> Blobs {
         Blobs::new(self.clone(), app, workspace)
+    }
+
+    /// The device login of an application.
+    pub fn devices(&self, app: &AppName) -> Devices {
+        Devices::new(self.clone(), app)
     }
 
     /// The operator's calls; they are answered on the admin listener.

@@ -2,6 +2,7 @@
 
 mod answers;
 mod blobs;
+mod devices;
 mod faults;
 mod forms;
 mod hostile_streams;

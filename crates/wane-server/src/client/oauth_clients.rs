@@ -1,0 +1,88 @@
+//! The operator's calls for OAuth clients: which programs may ask for codes in the name of which
+//! application.
+
+use std::time::Duration;
+
+use hyper::Method;
+use serde::Deserialize;
+use wane::services::apps::AppName;
+use wane::services::device_auth::ClientId;
+
+use super::admin::of_app;
+use super::app_ttl::{Json, escaped};
+use super::{Admin, ClientError, Secret};
+
+/// What is registered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewOAuthClient {
+    /// Its id; the server draws one where there is none.
+    pub id: Option<ClientId>,
+    /// What people are told is asking.
+    pub name: String,
+    /// Whether it gets a secret.
+    pub is_confidential: bool,
+    /// What it may ask for.
+    pub scopes: Vec<String>,
+    /// How long its codes live; the server's choice where it is `None`.
+    pub code_life: Option<Duration>,
+    /// How long its tokens live; the server's choice where it is `None`.
+    pub token_life: Option<Duration>,
+}
+
+/// A client that was just registered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegisteredClient {
+    /// Its id.
+    pub id: ClientId,
+    /// Its secret, told this once; `None` for a public client.
+    pub secret: Option<Secret>,
+}
+
+impl Admin {
+    /// Registers a client of an application.
+    pub async fn register_client(
+        &self,
+        app: &AppName,
+        new: &NewOAuthClient,
+    ) -> Result<RegisteredClient, ClientError> {
+        let scopes: Vec<_> = new.scopes.iter().map(|scope| &**scope).collect();
+        let mut body = Json::from_iter([
+            ("owner".to_owned(), app.owner().into()),
+            ("app".to_owned(), app.app().into()),
+            ("name".to_owned(), (&*new.name).into()),
+            ("confidential".to_owned(), new.is_confidential.into()),
+            ("scopes".to_owned(), scopes.into()),
+        ]);
+        if let Some(id) = &new.id {
+            body.insert("clientId".into(), id.as_str().into());
+        }
+        let lives = [("codeLifeSeconds", new.code_life), ("tokenLifeSeconds", new.token_life)];
+        for (name, life) in lives {
+            if let Some(life) = life {
+                body.insert(name.into(), life.as_secs().into());
+            }
+        }
+        let answer = self.write(Method::POST, "/oauth-clients", Some(body)).await?;
+        answer.read_as(|form: RegisteredForm| {
+            let secret = form.client_secret.map(Secret::from);
+            Ok(RegisteredClient { id: client_id(&form.client_id)?, secret })
+        })
+    }
+
+    /// Removes a client: it starts nothing any more. Devices that it linked stay linked.
+    pub async fn remove_client(&self, app: &AppName, id: &ClientId) -> Result<(), ClientError> {
+        let path = format!("{}/oauth-clients/{}", of_app(app), escaped(id.as_str()));
+        self.write(Method::DELETE, &path, None).await.map(drop)
+    }
+}
+
+fn client_id(text: &str) -> Result<ClientId, String> {
+    text.parse().map_err(|_| "clientId is none".into())
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RegisteredForm {
+    client_id: String,
+    client_secret: Option<String>,
+}
