@@ -1,4 +1,4 @@
-//! `wane app`: applications, their keys and their limits, for operators.
+//! `wane app`: applications, their keys, limits and OAuth clients, for operators.
 
 use std::str::FromStr;
 
@@ -8,6 +8,7 @@ use wane::services::apps::{AppName, Limits, LimitsChange, Scope};
 
 use super::connection::DataFlag;
 use super::failure::Failure;
+use super::oauth_clients::{self, ClientCommand};
 use super::output::{Output, OutputFlags, Table};
 use super::{Place, Surroundings};
 use crate::client::{Admin, AppSummary, Secret};
@@ -34,6 +35,9 @@ pub(super) enum AppCommand {
     /// Add and revoke keys
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Register and remove the OAuth clients that link devices
+    #[command(subcommand)]
+    Client(ClientCommand),
     /// Change the limits that are given and print all of them
     Limits {
         /// The app
@@ -152,6 +156,7 @@ pub(super) async fn run(
             admin.revoke_key(&name, id).await?;
             Ok(output.answer(Map::new(), "revoked")?)
         }
+        AppCommand::Client(command) => oauth_clients::run(command, &admin, output).await,
         AppCommand::Limits { name, limits } => {
             print_limits(&admin.set_limits(&name, &limits.change()).await?, output)
         }

@@ -10,6 +10,7 @@ use super::Surroundings;
 use super::backup::BackupCommandError;
 use super::blobs::BlobCommandError;
 use super::connection::{Listener, Place};
+use super::devices::DeviceCommandError;
 use super::output::{
     OutputFlags, error_word, left, put_expiry, put_value, shown_text, shown_value,
 };
@@ -63,6 +64,8 @@ pub(super) enum Failure {
     Store(BackupCommandError),
     /// A file here, on its way to or from a server.
     Blob(BlobCommandError),
+    /// Device login, in its ordinary course.
+    Device(DeviceCommandError),
     /// The answer cannot be written.
     Output(io::Error),
 }
@@ -76,6 +79,12 @@ impl From<BackupCommandError> for Failure {
 impl From<BlobCommandError> for Failure {
     fn from(error: BlobCommandError) -> Self {
         Self::Blob(error)
+    }
+}
+
+impl From<DeviceCommandError> for Failure {
+    fn from(error: DeviceCommandError) -> Self {
+        Self::Device(error)
     }
 }
 
@@ -123,6 +132,7 @@ impl Failure {
                 _ => Exit::Failed,
             },
             Self::Blob(error) => error.exit(),
+            Self::Device(error) => error.exit(),
             // Whoever read the answer has read enough.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
             Self::Failed { .. } | Self::Output(_) => Exit::Failed,
@@ -136,6 +146,7 @@ impl Failure {
             Self::Usage { what, .. } | Self::Failed { what, .. } => what.clone(),
             Self::Store(error) => error.to_string(),
             Self::Blob(error) => error.to_string(),
+            Self::Device(error) => error.to_string(),
             Self::Output(error) => format!("cannot write the answer: {error}"),
         }
     }
@@ -146,6 +157,7 @@ impl Failure {
             Self::Usage { advice, .. } | Self::Failed { advice, .. } => advice.clone(),
             Self::Store(_) => "nothing was changed".into(),
             Self::Blob(error) => error.advice().into(),
+            Self::Device(error) => error.advice().into(),
             Self::Output(_) => "make room, or send the answer elsewhere".into(),
         }
     }
@@ -166,6 +178,10 @@ impl Failure {
                 ("failed", None)
             }
             Self::Usage { .. } => ("usage", None),
+            Self::Device(error) => {
+                let (code, status) = error.code();
+                (code, Some(status))
+            }
             Self::Store(_) | Self::Blob(_) => match self.exit() {
                 Exit::Refused => ("refused", None),
                 Exit::Absent => ("absent", None),
@@ -289,6 +305,15 @@ fn advice_on_problem(code: &str, retry_after: Option<Duration>, origin: Option<&
         }
         "too_large" => "send less, or have an operator raise the limits".into(),
         "stale_token" => "somebody else leads by now; campaign again".into(),
+        "invalid_client" => {
+            "register it with `wane app client add`, or give its secret with --client-secret-file or \
+             WANE_CLIENT_SECRET"
+                .into()
+        }
+        "invalid_scope" => {
+            "ask for scopes that the client may have, or for none to get all of them".into()
+        }
+        _ if retry_after.is_some() => format!("try again {moment}"),
         _ => "correct it and try again; `wane help` shows the forms".into(),
     }
 }

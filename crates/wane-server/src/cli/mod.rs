@@ -1,7 +1,7 @@
 //! The command line: what is typed, where it goes, and the exit code that comes back.
 //!
 //! ```text
-//! arguments -> connection (which server, which key) -> ttl, election, sequence, blob, app -> output
+//! arguments -> connection (which server, which key) -> ttl, election, .., device, app -> output
 //!                                                     what failed -> failure (two lines, exit code)
 //! ```
 //!
@@ -13,9 +13,11 @@ pub mod backup;
 mod blobs;
 mod completions;
 mod connection;
+mod devices;
 mod elections;
 mod failure;
 mod lifetime;
+mod oauth_clients;
 mod output;
 mod progress;
 mod sequences;
@@ -33,6 +35,7 @@ use std::fmt;
 use std::io::{self, IsTerminal, Read, Write};
 
 use clap::{Parser, Subcommand};
+use rustix::termios::tcgetwinsize;
 use wane::clock::{SharedClock, SystemClock};
 
 use crate::settings::ServeFlags;
@@ -47,9 +50,10 @@ Exit codes:
   1  failed: the server cannot be reached, or says no; nothing was applied
   2  wrong usage: arguments, or a key, value or life outside of the limits
   3  refused: the condition did not hold, nothing was applied
-  4  absent: no such live entry, app or key
+  4  absent: no such live entry, app, key, device or code
   5  unknown outcome: the write may or may not have been applied; read before deciding
   `election campaign --exec CMD` ends with the exit code of CMD, or with 3 if it lost the election
+  `device start` ends with 3 if it was denied, with 4 if the code expired, with 130 after Ctrl-C
 
 Where the server and the key come from, the first that is there:
   server  --url, WANE_URL, http://127.0.0.1:8628
@@ -95,7 +99,9 @@ enum RemoteCommand {
     Sequence(sequences::SequenceArguments),
     /// Upload and download files that disappear on time
     Blob(blobs::BlobArguments),
-    /// Make apps, their keys and their limits (for operators)
+    /// Link devices by a code that somebody approves elsewhere
+    Device(devices::DeviceArguments),
+    /// Make apps, their keys, limits and clients (for operators)
     App(app::AppArguments),
 }
 
@@ -116,6 +122,8 @@ pub struct Surroundings {
     pub out_is_terminal: bool,
     /// Whether a person reads standard error.
     pub err_is_terminal: bool,
+    /// How many characters fit into a line of standard error, where that is known.
+    pub err_columns: Option<u16>,
     /// Time.
     pub clock: SharedClock,
 }
@@ -130,6 +138,7 @@ impl Surroundings {
             err: Box::new(io::stderr()),
             out_is_terminal: io::stdout().is_terminal(),
             err_is_terminal: io::stderr().is_terminal(),
+            err_columns: tcgetwinsize(io::stderr()).ok().map(|size| size.ws_col),
             clock: SystemClock::shared(),
         }
     }
@@ -223,6 +232,13 @@ async fn ask(
                 false => connection.app_place(&command.app, surroundings),
             }
         }
+        RemoteCommand::Device(command) => {
+            let connection = connection.with_data(&command.data);
+            match command.is_device() {
+                true => connection.keyless_place(surroundings),
+                false => connection.app_place(&command.app, surroundings),
+            }
+        }
         RemoteCommand::App(command) => {
             connection.with_data(&command.data).admin_place(surroundings)
         }
@@ -244,6 +260,7 @@ async fn ask(
         RemoteCommand::Blob(command) => {
             blobs::run(command, &place, flags, surroundings).await.map(|()| Exit::Done)
         }
+        RemoteCommand::Device(command) => devices::run(command, &place, flags, surroundings).await,
         RemoteCommand::App(command) => {
             app::run(command.command, &place, flags, surroundings).await.map(|()| Exit::Done)
         }

@@ -2,6 +2,7 @@
 
 mod blobs;
 mod commands;
+mod devices;
 mod layout;
 mod places;
 mod usage;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 
 use clap::Parser;
 use parking_lot::Mutex;
-use wane::clock::ManualClock;
+use wane::clock::{ManualClock, SharedClock};
 
 use super::{Arguments, Command, Exit, Surroundings, ask, run};
 use crate::client::tests::stage::KEY;
@@ -46,6 +47,9 @@ struct Desk {
     out: Paper,
     err: Paper,
     is_terminal: bool,
+    columns: Option<u16>,
+    /// One that stands still, unless given.
+    clock: Option<SharedClock>,
 }
 
 impl Desk {
@@ -65,7 +69,8 @@ impl Desk {
             err: Box::new(self.err.clone()),
             out_is_terminal: self.is_terminal,
             err_is_terminal: self.is_terminal,
-            clock: ManualClock::seeded(1),
+            err_columns: self.columns,
+            clock: self.clock.clone().unwrap_or_else(|| ManualClock::seeded(1)),
         }
     }
 

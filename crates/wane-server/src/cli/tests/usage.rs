@@ -50,6 +50,19 @@ fn documented_forms_are_legal() {
         "blob info --workspace 7 -AECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8",
         "blob delete AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8 --secret \
          -AECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8",
+        "device start",
+        "device start --client tv --client-secret-file f --scope read --no-qr --json",
+        "device approve BCDFG-HJKLM --subject alice",
+        "device approve bcdfghjklm --subject alice --link-token -",
+        "device deny BCDFG-HJKLM --app acme/two",
+        "device list",
+        "device list --subject alice --json",
+        "device revoke AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8",
+        "device revoke -AECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8",
+        "app client add acme/two TV",
+        "app client add acme/two TV --confidential --scope read --scope write --id tv.1 --code-life \
+         10m --token-life 30d",
+        "app client remove acme/two tv.1",
         "completions bash",
         "serve",
     ] {
@@ -90,6 +103,14 @@ fn wrong_usage_ends_with_two_and_says_so_on_standard_error() {
         "blob get AAEC",
         "blob info AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh9",
         "blob delete AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8 --secret x",
+        "device",
+        "device start --client no/slash",
+        "device approve BCDFG-HJKLM",
+        "device approve --subject alice",
+        "device revoke AAEC",
+        "app client add acme/two",
+        "app client add acme/two TV --code-life 1500ms",
+        "app client remove acme/two no/slash",
         "completions cmd",
         "ttl get k --url localhost:8628 --key i.s",
         "ttl get k --key \u{1}\u{7}",
@@ -122,10 +143,14 @@ fn the_page_about_the_command_line_has_every_command_and_exit_code() {
     }
     let top = Arguments::command();
     let group = |name: &str| top.find_subcommand(name).unwrap().clone();
-    for name in ["ttl", "election", "sequence", "blob", "app"] {
+    for name in ["ttl", "election", "sequence", "blob", "device", "app"] {
         for command in group(name).get_subcommands() {
             let words = format!("wane {name} {}", command.get_name());
             assert!(page.contains(&words), "{words}");
+            for step in command.get_subcommands() {
+                let words = format!("{words} {}", step.get_name());
+                assert!(page.contains(&words), "{words}");
+            }
         }
     }
     for flag in top.get_arguments().filter_map(|flag| flag.get_long()) {
