@@ -5,6 +5,7 @@
 mod blob_clients;
 mod cli;
 mod cli_blobs;
+mod cli_devices;
 mod client;
 mod connection;
 mod disk_full;
