@@ -4,6 +4,7 @@
 //! DIR/records.redb    the store
 //! DIR/values          large values, once there was one
 //! DIR/acknowledged    the last commit that callers were told of
+//! DIR/reserve         room set aside, once there was a large value
 //! ```
 //!
 //! A store appears whole or not at all: it is written under another name, synced, and then linked.
@@ -29,9 +30,11 @@ use super::acknowledged::Acknowledged;
 use super::checked_storage::CheckedStorage;
 use super::engine::{Engine, Found};
 use super::format::FORMAT_VERSION;
-use super::lent_storage::{Lender, LentStorage};
+use super::lent_storage::{Lender, LentStorage, is_lack_of_room};
+use super::reserve::Reserve;
 use super::tentative_storage::TentativeStorage;
 use super::values::ValuesFile;
+use super::writer::OpenFile;
 use super::{Inner, Part, room};
 use crate::OpenError;
 
@@ -72,6 +75,10 @@ impl Directory {
 
     fn values(&self) -> PathBuf {
         self.path.join("values")
+    }
+
+    fn reserve(&self) -> PathBuf {
+        self.path.join("reserve")
     }
 
     fn acknowledged(&self) -> PathBuf {
@@ -138,6 +145,7 @@ impl Directory {
         fs::rename(draft.acknowledged(), self.acknowledged())
             .and_then(|()| fs::remove_file(draft.records()))
             .and_then(|()| remove_if_there(&draft.values()))
+            .and_then(|()| remove_if_there(&draft.reserve()))
             .and_then(|()| sync(&draft.path))
             .and_then(|()| sync(&self.path))
             .map_err(|error| self.io(error))
@@ -161,7 +169,7 @@ impl Directory {
     pub(super) fn open<S: StorageBackend>(
         &self,
         storage: impl Fn(Part, FileBackend) -> io::Result<S> + Send + Sync + 'static,
-    ) -> Result<(Engine, Found, Acknowledged, Lender), OpenError> {
+    ) -> Result<(Engine, Found, OpenFile), OpenError> {
         let path = self.records();
         let file = OpenOptions::new().read(true).write(true).open(&path).map_err(|error| {
             if error.kind() == io::ErrorKind::NotFound {
@@ -179,23 +187,44 @@ impl Directory {
             move |file| Ok(Box::new(storage(Part::Values, file)?) as Box<dyn StorageBackend>);
         let values = ValuesFile::open(self.values(), Box::new(wrap));
         let mut lender = Lender::new(records, values.map_err(|error| self.io(error))?);
-        let Opened { engine, found, storage } = self.open_engine(&mut lender, 0)?;
+        let opened = self.open_engine(&mut lender, 0)?;
+        let found = opened.found;
         let (mut acknowledged, last) = Acknowledged::open(&self.acknowledged(), found.identity)
             .map_err(|error| self.io(error))?;
-        match last {
-            Some(last) if found.commit < last => Err(self.damaged(&format!(
+        if let Some(last) = last.filter(|last| found.commit < *last) {
+            return Err(self.damaged(&format!(
                 "commit {last} was acknowledged, and the file ends at commit {}; if an older \
                  file was put here on purpose, remove the file `acknowledged` beside it",
                 found.commit
-            ))),
-            Some(_) | None => {
-                storage.accept().map_err(|error| self.io(error))?;
-                // What is found is shown to callers from here on. It also takes the little room
-                // that later numbers need.
-                acknowledged.note(found.commit).map_err(|error| self.io(error))?;
-                Ok((engine, found, acknowledged, lender))
+            )));
+        }
+        let (engine, reserve) = self.accept(opened).map_err(|error| self.io(error))?;
+        // What is found is shown to callers from here on. It also takes the little room that later
+        // numbers need.
+        acknowledged.note(found.commit).map_err(|error| self.io(error))?;
+        let directory = self.clone();
+        Ok((engine, found, OpenFile { directory, lender, acknowledged, reserve }))
+    }
+
+    /// Accepts what was opened. On a full disk that may take what is set aside, which is then
+    /// filled up from whatever the last process left beyond its last commit.
+    fn accept(&self, opened: Opened) -> io::Result<(Engine, Reserve)> {
+        let Opened { mut engine, storage, .. } = opened;
+        let mut reserve = Reserve::found(self.reserve());
+        match engine.trim_values() {
+            Err(error) if is_lack_of_room(&error) => {}
+            trimmed => trimmed?,
+        }
+        loop {
+            match storage.accept() {
+                Err(error) if is_lack_of_room(&error) && reserve.give_up() => {}
+                accepted => break accepted?,
             }
         }
+        if engine.values_extent().1 > 0 {
+            reserve.fill();
+        }
+        Ok((engine, reserve))
     }
 
     /// Opens an engine on a file that this store has open, in place of the one before.
@@ -211,7 +240,8 @@ impl Directory {
             let (mut engine, found) = Engine::open(checked, values, generation)?;
             // After a crash redb has walked the whole file already.
             let sound = found.verified || engine.verify()?;
-            let has_values = engine.verify_values()?;
+            // One that takes the place of another finds values that were verified or written since.
+            let has_values = generation > 0 || engine.verify_values()?;
             Ok((engine, found, sound, has_values))
         }));
         let (engine, found, sound, has_values) = opened

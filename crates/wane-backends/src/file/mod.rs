@@ -11,6 +11,7 @@
 //! | `queue` | jobs on their way to the writer, taken in groups |
 //! | `writer` | the group commit, sweeping and compaction |
 //! | `room` | a disk without room: when to look and when to try |
+//! | `reserve` | room set aside, for what has expired to leave a full disk |
 //! | `engine` | redb behind two verbs: apply a batch, show a snapshot |
 //! | `view` | reading a snapshot at one instant |
 //! | `format` | the bytes on disk |
@@ -34,6 +35,7 @@ pub mod format;
 mod lent_storage;
 mod page_cache;
 mod queue;
+mod reserve;
 mod room;
 mod space;
 mod tentative_storage;
@@ -63,7 +65,7 @@ pub use self::faulty_storage::{Fault, FaultyDisk};
 use self::format::{decode_key, encode_key, partition_prefix};
 use self::queue::Job;
 use self::view::{Group, Shared, View};
-use self::writer::{OpenFile, Writer};
+use self::writer::Writer;
 use crate::OpenError;
 
 /// Rows that one page looks at before it goes on elsewhere, so that a stretch of expired rows
@@ -218,15 +220,15 @@ impl Inner {
         storage: impl Fn(Part, FileBackend) -> std::io::Result<S> + Send + Sync + 'static,
     ) -> Result<Self, OpenError> {
         let directory = Directory::new(&path);
-        let (engine, found, acknowledged, lender) = directory.open(storage)?;
+        let (engine, found, file) = directory.open(storage)?;
         clock.never_before(found.time);
         let io = |source| OpenError::Io { path: path.clone(), source };
         let snapshot = engine.snapshot().map_err(|error| io(error.into()))?;
         let next_due = engine.next_due().map_err(io)?;
-        let shared = Arc::new(Shared::new(clock, directory.records(), lender.values(), snapshot));
+        let shared =
+            Arc::new(Shared::new(clock, directory.records(), file.lender.values(), snapshot));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let runtime = runtime.map_err(|error| io(error.into()))?;
-        let file = OpenFile { directory, lender, acknowledged };
         let writer = Writer::new(engine, file, Arc::clone(&shared), next_due);
         let thread = std::thread::Builder::new().name("wane-file-writer".into());
         let thread =

@@ -66,6 +66,11 @@ impl Room {
         self.lacking = true;
     }
 
+    /// Whether tries have become as rare as they get.
+    pub(super) fn has_waited_long(&self) -> bool {
+        self.try_after >= LAST_TRY
+    }
+
     /// Something did fit.
     pub(super) fn found(&mut self, now: Duration) {
         self.lacking = false;

@@ -13,6 +13,7 @@ mod dropped_writes;
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
 mod full_disk;
+mod full_of_values;
 mod harness;
 mod kill;
 mod opening;

@@ -15,6 +15,7 @@ use wane_backends::file::{FaultyDisk, FileStore};
 use super::ledger::{self, Ledger, Line};
 use super::workload::Workload;
 use super::{runtime, wait};
+use crate::full_of_values::killed::fill_and_outlive;
 
 /// What a child does until it is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,13 +28,16 @@ pub(crate) enum Role {
     WorkUnsynced,
     /// Tries to open the store once, and says what came of it.
     Open,
+    /// Fills the disk, and has the store open while all of that expires.
+    FillAndOutlive,
 }
 
-const ROLES: [(Role, &str); 4] = [
+const ROLES: [(Role, &str); 5] = [
     (Role::Work, "work"),
     (Role::Reopen, "reopen"),
     (Role::WorkUnsynced, "work-unsynced"),
     (Role::Open, "open"),
+    (Role::FillAndOutlive, "fill-and-outlive"),
 ];
 
 /// A running child, which dies with this value.
@@ -118,6 +122,7 @@ fn child_of_a_proof() {
             store.map(|store| work_with(store, callers, &clock, &ledger))
         }
         Role::Open => FileStore::open(&directory, clock).map(drop),
+        Role::FillAndOutlive => fill_and_outlive(&directory, &ledger),
     };
     if let Err(error) = done {
         ledger.note(&Line::Failed(format!("{error}: {error:?}")));

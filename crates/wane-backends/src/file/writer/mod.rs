@@ -10,7 +10,9 @@
 //! A failed commit may or may not be on disk. Its callers are told so, and the store refuses
 //! everything from then on: only opening the file again can tell. A full disk is the exception. The
 //! file is opened again at once, which tells; readers go on, and callers are refused until there is
-//! room.
+//! room, for which `clearing` sees to it.
+
+mod clearing;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -24,6 +26,7 @@ use super::directory::Directory;
 use super::engine::{Applied, Chores, Engine, KeyedChange, Snapshot, Unapplied};
 use super::lent_storage::{Lender, LentStorage};
 use super::queue::{Answers, Job, Taken};
+use super::reserve::Reserve;
 use super::room::Room;
 use super::tentative_storage::TentativeStorage;
 use super::view::Shared;
@@ -75,6 +78,7 @@ pub(super) struct OpenFile {
     pub(super) directory: Directory,
     pub(super) lender: Lender,
     pub(super) acknowledged: Acknowledged,
+    pub(super) reserve: Reserve,
 }
 
 /// Why a commit failed, by what its callers are told.
@@ -224,6 +228,9 @@ impl Writer {
         self.engine.retire(shown_before, std::mem::take(&mut applied.freed));
         self.next_due = applied.next_due;
         self.compaction.due = true;
+        if !self.file.reserve.was_tried() {
+            self.set_room_aside();
+        }
         Ok(applied)
     }
 
@@ -252,7 +259,7 @@ impl Writer {
     /// Opens another engine and returns its last commit. Some may still read what was `shown`.
     fn reopen(&mut self, shown: Weak<Snapshot>) -> Result<(u64, Snapshot), BoxError> {
         let before = self.engine.last_commit();
-        let OpenFile { directory, lender, acknowledged } = &mut self.file;
+        let OpenFile { directory, lender, acknowledged, .. } = &mut self.file;
         // What is found there is about to be shown.
         lender.sync()?;
         let mut opened = directory.open_engine(lender, self.engine.generation() + 1)?;
@@ -271,35 +278,12 @@ impl Writer {
         self.unaccepted = unaccepted;
         opened.engine.take_over(&mut self.engine, shown);
         self.engine = opened.engine;
+        // The tree may need what the changes took that did not come to be.
+        self.trim_values()?;
         // Making the file smaller needs room too: not again for little.
         self.compaction.size = self.shared.tree_size()?;
         self.room.ran_out(self.shared.clock.monotonic());
         Ok((last, snapshot))
-    }
-
-    /// Whether the disk has room, as far as anybody knows. Where it had none, a commit of next to
-    /// nothing tells from time to time.
-    fn has_room(&mut self) -> bool {
-        if !self.room.is_lacking() {
-            return true;
-        }
-        let now = self.shared.clock.monotonic();
-        if !self.room.is_time(now, || self.file.directory.has_room()) {
-            return false;
-        }
-        if let Err(error) = self.unaccepted.as_ref().map_or(Ok(()), TentativeStorage::accept) {
-            self.room.ran_out(now);
-            if !self.file.lender.only_lacked_room() {
-                self.shared.fail(&error.to_string());
-            }
-            return false;
-        }
-        self.unaccepted = None;
-        let fits = self.commit(Vec::new(), BUSY).is_ok();
-        if fits {
-            self.room.found(now);
-        }
-        fits
     }
 
     /// Does one step of what can wait. `false` means that the engine has failed.
@@ -308,13 +292,12 @@ impl Writer {
             return self.goes_on();
         }
         let now = self.shared.clock.now();
-        let is_due = |due: Option<Timestamp>| due.is_some_and(|due| due <= now);
-        if is_due(self.next_due) {
+        if self.is_due(now) {
             if self.commit(Vec::new(), IDLE).is_err() {
                 return self.goes_on();
             }
             // Callers that came meanwhile go before the next slice.
-            if is_due(self.next_due) {
+            if self.is_due(now) {
                 return true;
             }
         }
@@ -326,6 +309,7 @@ impl Writer {
         if !self.pack_if_worthwhile() {
             return self.goes_on();
         }
+        self.set_room_aside();
         match self.compact_if_worthwhile() {
             Ok(()) => true,
             Err(error) => {
@@ -333,6 +317,11 @@ impl Writer {
                 false
             }
         }
+    }
+
+    /// Whether something is to be removed.
+    fn is_due(&self, now: Timestamp) -> bool {
+        self.next_due.is_some_and(|due| due <= now)
     }
 
     /// Makes the file of large values smaller. `false` means that there is more to do, or that the
@@ -346,13 +335,19 @@ impl Writer {
                 Ok(_) | Err(_) => return false,
             }
         }
-        if let Err(error) = self.engine.trim_values()
-            && !self.file.lender.only_lacked_room()
-        {
+        if let Err(error) = self.trim_values() {
             self.shared.fail(&error.to_string());
             return false;
         }
         true
+    }
+
+    /// Gives back what is free at the end of the file of large values.
+    fn trim_values(&mut self) -> std::io::Result<()> {
+        match self.engine.trim_values() {
+            Err(_) if self.file.lender.only_lacked_room() => Ok(()),
+            trimmed => trimmed,
+        }
     }
 
     /// Whether a file of this size with so many bytes in it should be made smaller.

@@ -1,0 +1,123 @@
+//! How a full disk empties itself.
+//!
+//! ```text
+//! full -> due? -> give some of the reserve up -> remove, more at a time -> fill it up -> go on
+//! ```
+//!
+//! What has expired must leave, and leaving takes room first: that is what the reserve is for. What
+//! is freed goes to the reserve before it goes to callers, so that the next time there is one. Most
+//! of it lies inside of the file of large values: where its end is in use, values are moved from
+//! there until so much can be cut off.
+
+use std::time::Duration;
+
+use super::{BUSY, Chores, Failure, Writer};
+use crate::file::tentative_storage::TentativeStorage;
+
+/// Records removed at a time: at first, and at most. What one step frees, a later one can use.
+const FIRST_REMOVAL: usize = 8;
+const LAST_REMOVAL: usize = 2_048;
+
+/// Steps of removal before callers get their answers.
+const STEPS: usize = 16;
+
+/// Bytes of large values that are moved to fill the reserve up, at least.
+const MOVED: u64 = 8 << 20;
+
+impl Writer {
+    /// Whether the disk has room, as far as anybody knows. Where it had none, a commit of next to
+    /// nothing tells from time to time.
+    pub(super) fn has_room(&mut self) -> bool {
+        if !self.room.is_lacking() {
+            return true;
+        }
+        let now = self.shared.clock.monotonic();
+        let can_remove = self.is_due(self.shared.clock.now()) && self.file.reserve.has_some();
+        let file = &mut self.file;
+        let looks_good = || {
+            can_remove
+                || if file.reserve.is_given_up() {
+                    file.reserve.fill()
+                } else {
+                    file.directory.has_room()
+                }
+        };
+        if !self.room.is_time(now, looks_good) {
+            return false;
+        }
+        let fits = self.fits(now, BUSY) || (can_remove && self.fits_with_reserve(now));
+        if !fits || !self.has_made_up(now) {
+            return false;
+        }
+        self.room.found(now);
+        true
+    }
+
+    /// Whether a commit of nothing but chores fits.
+    fn fits(&mut self, now: Duration, chores: Chores) -> bool {
+        if let Err(error) = self.unaccepted.as_ref().map_or(Ok(()), TentativeStorage::accept) {
+            self.room.ran_out(now);
+            if !self.file.lender.only_lacked_room() {
+                self.shared.fail(&error.to_string());
+            }
+            return false;
+        }
+        self.unaccepted = None;
+        self.commit(Vec::new(), chores).is_ok()
+    }
+
+    /// The same for a small removal, once some of the reserve is given up.
+    fn fits_with_reserve(&mut self, now: Duration) -> bool {
+        let removal = Chores { sweep: FIRST_REMOVAL, pack: 0 };
+        self.goes_on() && self.file.reserve.give_up() && self.fits(now, removal)
+    }
+
+    /// Whether the reserve is as it was before it was given up, after removing what is due.
+    fn has_made_up(&mut self, now: Duration) -> bool {
+        if !self.file.reserve.is_given_up() {
+            return true;
+        }
+        if self.remove_due().is_err() || !self.goes_on() {
+            return false;
+        }
+        let pack = Chores { sweep: 0, pack: MOVED };
+        let is_made_up =
+            self.refills() || (self.commit(Vec::new(), pack).is_ok() && self.refills());
+        // Somebody else may have taken what was given up. Callers are then served from what is free
+        // inside of the files, but not soon, as long as that is not known.
+        if is_made_up || self.room.has_waited_long() {
+            return true;
+        }
+        self.room.ran_out(now);
+        false
+    }
+
+    fn remove_due(&mut self) -> Result<(), Failure> {
+        let mut sweep = FIRST_REMOVAL;
+        for _ in 0..STEPS {
+            if !self.is_due(self.shared.clock.now()) {
+                break;
+            }
+            self.commit(Vec::new(), Chores { sweep, pack: 0 })?;
+            sweep = (2 * sweep).min(LAST_REMOVAL);
+        }
+        Ok(())
+    }
+
+    /// Cuts off what is free at the end, and fills the reserve up from that. Says whether it could.
+    fn refills(&mut self) -> bool {
+        if let Err(error) = self.trim_values() {
+            self.shared.fail(&error.to_string());
+            return false;
+        }
+        self.file.reserve.fill()
+    }
+
+    /// Sets room aside, where large values may come to need it. Where there is too little, the log
+    /// says so, and it is tried again when there is time.
+    pub(super) fn set_room_aside(&mut self) {
+        if self.engine.values_extent().1 > 0 {
+            self.file.reserve.fill();
+        }
+    }
+}

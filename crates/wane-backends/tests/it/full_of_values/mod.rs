@@ -1,0 +1,117 @@
+//! A disk that large values have filled to the last block: what expires makes room, and nobody
+//! helps.
+//!
+//! The disk is a small file system of its own, tmpfs or ext4. The control is the same store without
+//! its reserve: it stays full for good. Mounting needs root: without it the proof says loudly that
+//! it did not run, and fails where `CI` is set.
+
+mod blobs;
+mod filler;
+pub(crate) mod killed;
+mod small_disk;
+
+use std::fs::{self, OpenOptions};
+use std::path::Path;
+
+use self::filler::Filler;
+use self::small_disk::{FileSystem, SmallDisk};
+
+/// What a store sets aside.
+const RESERVE: u64 = 4 << 20;
+
+/// Seconds of the store's clock within which a disk empties itself, or never does.
+const SOON: u64 = 10;
+const NEVER: u64 = 900;
+
+fn reserve(data: &Path) -> u64 {
+    fs::metadata(data.join("reserve")).map_or(0, |file| file.len())
+}
+
+#[test]
+fn a_disk_full_of_values_that_expire_empties_itself() {
+    for file_system in [FileSystem::Tmpfs, FileSystem::Ext4] {
+        let Some(disk) = SmallDisk::of(file_system, 48) else { return };
+        let mut filler = Filler::open(&disk.data());
+        filler.keep(3);
+        for round in 1..=3 {
+            let values = filler.fill();
+            assert!(values > 300, "{file_system:?}: only {values} values filled the disk");
+            assert_eq!(reserve(&disk.data()), RESERVE, "room is set aside while others need it");
+            filler.outlive();
+            let took = filler.passes_within(SOON);
+            let took = took.unwrap_or_else(|| panic!("{file_system:?}, round {round}: still full"));
+            eprintln!(
+                "{file_system:?}, round {round}: {values} values expired; passed in {took} s"
+            );
+            assert_eq!(
+                reserve(&disk.data()),
+                RESERVE,
+                "it is made up for before callers are served"
+            );
+            filler.check_kept();
+        }
+    }
+}
+
+/// The control: with a directory in its place there is no reserve.
+#[test]
+fn without_a_reserve_a_disk_full_of_values_stays_full() {
+    let Some(disk) = SmallDisk::of(FileSystem::Tmpfs, 24) else { return };
+    fs::create_dir_all(disk.data().join("reserve")).unwrap();
+    let mut filler = Filler::open(&disk.data());
+    filler.keep(3);
+    filler.fill();
+    filler.outlive();
+    assert_eq!(filler.passes_within(NEVER), None, "this disk empties itself without a reserve");
+    filler.check_kept();
+}
+
+/// What is free then lies inside of the file, before values that stay: they are moved, as far as the
+/// reserve needs it.
+#[test]
+fn values_that_stay_at_the_end_of_the_file_do_not_keep_a_disk_full() {
+    let Some(disk) = SmallDisk::of(FileSystem::Tmpfs, 48) else { return };
+    let mut filler = Filler::open(&disk.data());
+    for _ in 0..20 {
+        assert!(filler.put(102_400, 8));
+    }
+    // These lie behind, and are too many for the file to be made smaller for their sake.
+    while filler.keeps(1) {}
+    filler.fill();
+    filler.outlive();
+    assert!(filler.passes_within(SOON).is_some(), "still full");
+    assert_eq!(reserve(&disk.data()), RESERVE);
+    filler.check_kept();
+}
+
+/// Whatever a crash has left of the reserve, and whatever has become of the rest.
+#[test]
+fn a_full_disk_empties_itself_after_a_crash_at_any_step_of_giving_the_reserve_up() {
+    for left in 0..=4 {
+        let Some(disk) = SmallDisk::of(FileSystem::Tmpfs, 24) else { return };
+        let mut filler = Filler::open(&disk.data());
+        filler.keep(3);
+        filler.fill();
+        let mut filler = filler.closed();
+        let file = OpenOptions::new().write(true).open(disk.data().join("reserve")).unwrap();
+        file.set_len(left << 20).unwrap();
+        filler.reopen();
+        assert_eq!(reserve(&disk.data()), RESERVE, "it is filled up on opening");
+        filler.outlive();
+        assert!(filler.passes_within(SOON).is_some(), "{left} MiB were left: still full");
+        filler.check_kept();
+    }
+}
+
+/// On a disk with less room than is set aside the store works as without a reserve.
+#[test]
+fn a_disk_too_small_for_a_reserve_does_no_harm() {
+    let Some(disk) = SmallDisk::of(FileSystem::Tmpfs, 3) else { return };
+    let mut filler = Filler::open(&disk.data());
+    filler.keep(2);
+    filler.fill();
+    assert_eq!(reserve(&disk.data()), 0);
+    let mut filler = filler.closed();
+    filler.reopen();
+    filler.check_kept();
+}
