@@ -16,7 +16,7 @@ use wane::services::apps::{App, AppName, Credential, Scope};
 
 use super::blobs::DELETE_SECRET;
 use super::limiters::{Admitted, Counted};
-use super::path::segments;
+use super::path::{names_app, segments};
 use super::problem::{Code, Problem};
 use crate::wiring::Services;
 
@@ -143,7 +143,7 @@ impl Gate<'_> {
         };
         // Wherever it knocks: requests that find nothing are requests too.
         let admitted = self.services.limiters.admit(&app, self.counted)?;
-        if !self.names(parts, &app) {
+        if !names_app(parts.uri.path(), self.at, &app.name) {
             return Err(self.as_stranger(parts).await);
         }
         let caller = Caller { app, credential };
@@ -187,13 +187,6 @@ impl Gate<'_> {
             Err(AppTtlError::Store(error)) => error.into(),
             Ok(_) | Err(_) => Problem::absent(),
         }
-    }
-
-    /// Whether the path names this application.
-    fn names(&self, parts: &Parts, app: &App) -> bool {
-        let mut parts = segments(parts.uri.path()).skip(self.at);
-        parts.next().is_some_and(|owner| owner.eq(app.name.owner().bytes()))
-            && parts.next().is_some_and(|name| name.eq(app.name.app().bytes()))
     }
 
     async fn credential(&self, parts: &Parts) -> Result<Credential, Problem> {

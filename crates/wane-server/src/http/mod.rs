@@ -188,6 +188,8 @@ pub fn admin_routes() -> Vec<Route> {
         route!(DELETE "/api/v1/admin/credentials/{id}", ADMIN, admin::revoke_credential),
         route!(GET "/api/v1/admin/backup", ADMIN, admin::backup),
         route!(POST "/api/v1/admin/oauth-clients", ADMIN, clients::register),
+        route!(GET "/api/v1/admin/apps/{owner}/{app}/oauth-clients", ADMIN, clients::list),
+        route!(POST "/api/v1/admin/apps/{owner}/{app}/oauth-clients/{clientId}/secret", ADMIN, clients::rotate_secret),
         route!(DELETE "/api/v1/admin/apps/{owner}/{app}/oauth-clients/{clientId}", ADMIN, clients::remove),
         route!(PUT "/api/v1/admin/apps/{owner}/{app}/sign-in", ADMIN, operator::set_sign_in),
         route!(GET "/api/v1/admin/apps/{owner}/{app}/sign-in", ADMIN, operator::show_sign_in),

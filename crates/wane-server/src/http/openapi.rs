@@ -35,7 +35,7 @@ use super::{admin, app_ttl, elections, health, sequences};
         authorization::device_authorization, token::token, introspection::introspect,
         revocation::revoke, discovery::metadata, discovery::metadata_below,
         devices::approve, devices::deny, devices::list, devices::unlink,
-        clients::register, clients::remove,
+        clients::register, clients::list, clients::rotate_secret, clients::remove,
         operator::set_sign_in, operator::show_sign_in, operator::remove_sign_in,
     ),
     components(schemas(ProblemBody, RefusedBody, ContestedBody, OAuthErrorBody)),

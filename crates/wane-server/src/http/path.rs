@@ -3,6 +3,7 @@
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use percent_encoding::percent_decode_str;
+use wane::services::apps::AppName;
 
 use super::problem::Problem;
 
@@ -10,6 +11,13 @@ use super::problem::Problem;
 pub(super) fn segments(path: &str) -> impl Iterator<Item = impl Iterator<Item = u8>> {
     let path = path.strip_prefix('/').unwrap_or(path);
     path.split('/').map(|segment| percent_decode_str(segment))
+}
+
+/// Whether the path names this application, at the segment `at` and the next.
+pub(super) fn names_app(path: &str, at: usize, name: &AppName) -> bool {
+    let mut segments = segments(path).skip(at);
+    segments.next().is_some_and(|owner| owner.eq(name.owner().bytes()))
+        && segments.next().is_some_and(|app| app.eq(name.app().bytes()))
 }
 
 /// The last segment of the path: the user's key.

@@ -154,13 +154,13 @@ fn a_device_is_linked_listed_and_revoked() {
     let active = is_active(&server, &token);
     assert_eq!((&active["active"], &active["sub"]), (&true.into(), &"alice".into()));
     let listed = json(&server, &["device", "list", "--subject", "alice"]);
-    assert_eq!(listed["devices"][0]["deviceId"], id.as_str());
-    assert_eq!(listed["devices"][0]["scope"], "read");
-    assert_eq!(listed["devices"][0]["address"], "127.0.0.1");
+    assert_eq!(listed["items"][0]["deviceId"], id.as_str());
+    assert_eq!(listed["items"][0]["scope"], "read");
+    assert_eq!(listed["items"][0]["address"], "127.0.0.1");
     let (_, table) = run(&server, &["device", "list"]);
     assert!(table.contains("Demo device") && table.contains(&id), "{table}");
     let nobody = json(&server, &["device", "list", "--subject", "bob"]);
-    assert_eq!(nobody["devices"], Json::Array(vec![]));
+    assert_eq!(nobody["items"], Json::Array(vec![]));
 
     assert_eq!(run(&server, &["device", "revoke", "--", &id]), (0, "revoked\n".into()));
     assert_eq!(run(&server, &["device", "revoke", "--", &id]).0, 4);
@@ -197,7 +197,7 @@ fn denied_expired_and_interrupted_have_exit_codes_of_their_own() {
     let object: Json = serde_json::from_str(&out).unwrap();
     assert_eq!((exit, &object["code"]), (Some(4), &"expired_token".into()));
     assert_eq!(run(&server, &["device", "approve", &code, "--subject", "alice"]).0, 4);
-    assert_eq!(json(&server, &["device", "list"])["devices"], Json::Array(vec![]));
+    assert_eq!(json(&server, &["device", "list"])["items"], Json::Array(vec![]));
 }
 
 /// A device on a shelf does not know that the server is being replaced.

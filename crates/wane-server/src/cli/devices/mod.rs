@@ -142,7 +142,7 @@ async fn list(
     let linked = all(devices, subject).await?;
     if output.is_json {
         let items: Vec<Value> = linked.iter().map(device_object).collect();
-        let object = [("devices".to_owned(), items.into()), ("next".to_owned(), Value::Null)];
+        let object = [("items".to_owned(), items.into()), ("next".to_owned(), Value::Null)];
         return Ok(output.json(Map::from_iter(object))?);
     }
     let mut table =

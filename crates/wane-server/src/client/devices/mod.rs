@@ -212,7 +212,7 @@ impl Devices {
         };
         let answer = self.client.exchange(Call::get(path, Effect::Read).up_to(LONG)).await?;
         answer.read_as(|form: DevicesForm| {
-            let devices: Result<_, _> = form.devices.into_iter().map(DeviceForm::meaning).collect();
+            let devices: Result<_, _> = form.items.into_iter().map(DeviceForm::meaning).collect();
             Ok(DevicesPage { devices: devices?, next: form.next })
         })
     }
@@ -341,7 +341,7 @@ struct ApprovedForm {
 
 #[derive(Deserialize)]
 struct DevicesForm {
-    devices: Vec<DeviceForm>,
+    items: Vec<DeviceForm>,
     next: Option<String>,
 }
 

@@ -8,13 +8,11 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use wane::services::ClusterAppId;
-use wane::services::apps::AppName;
-use wane::services::device_auth::Client;
+use wane::services::device_auth::{Client, DeviceAuthError};
 
 use super::form::{Form, decoded};
 use super::refusal::Refusal;
-use crate::http::path::segments;
+use crate::http::path::names_app;
 use crate::http::problem::Problem;
 use crate::wiring::{AppDeviceAuth, Services};
 
@@ -27,31 +25,22 @@ struct Presented {
     secret: Option<String>,
 }
 
-/// The client that sends this form, of the application in the path.
+/// The client that sends this form, of the application in the path. The client is looked for first, and
+/// then its application is compared with the path: whether there is one of that name makes no
+/// difference to the time that it takes.
 pub(super) async fn authenticated(
     parts: &Parts,
     form: &Form,
     services: &Services,
 ) -> Result<(AppDeviceAuth, Client), Refusal> {
     let presented = presented(&parts.headers, form)?;
-    let app = app_in_path(parts, services).await?;
-    let client = app.authenticate(&presented.id, presented.secret.as_deref()).await?;
-    Ok((app, client))
-}
-
-/// The application in the path, or one that has nothing.
-pub(super) async fn app_in_path(
-    parts: &Parts,
-    services: &Services,
-) -> Result<AppDeviceAuth, Problem> {
-    let mut path = segments(parts.uri.path()).skip(APP).map(|segment| segment.collect());
-    let mut text = || String::from_utf8(path.next().unwrap_or_default()).unwrap_or_default();
-    let found = match AppName::new(&text(), &text()) {
-        Ok(name) => services.apps.find(&name).await?,
-        Err(_) => None,
-    };
-    let id = found.map_or(ClusterAppId::NONE, |app| app.id);
-    Ok(services.device_auth.of(id))
+    let found = services.device_auth.authenticate(&presented.id, presented.secret.as_deref());
+    let (id, client) = found.await?;
+    let app = services.apps.numbered(id).await.map_err(Problem::from)?;
+    if app.is_some_and(|app| names_app(parts.uri.path(), APP, &app.name)) {
+        return Ok((services.device_auth.of(id), client));
+    }
+    Err(DeviceAuthError::InvalidClient.into())
 }
 
 fn presented(headers: &HeaderMap, form: &Form) -> Result<Presented, Refusal> {

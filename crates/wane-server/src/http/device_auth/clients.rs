@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Uri};
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 use utoipa::ToSchema;
 use wane::services::apps::{AppName, AppsError};
-use wane::services::device_auth::NewClient;
+use wane::services::device_auth::{ClientInfo, NewClient};
 
 use crate::http::body::{self, ONE_OPERATION, whole_number};
 use crate::http::described::{Making, OfSystem, Reading};
 use crate::http::problem::Problem;
+use crate::http::query::Parameters;
 use crate::wiring::{AppDeviceAuth, Services};
 
 /// `{"owner":"demo","app":"app","name":"TV","confidential":false,"scopes":["read"]}`
@@ -96,7 +97,84 @@ async fn app_of(services: &Services, owner: &str, app: &str) -> Result<AppDevice
     Ok(services.device_auth.of(app.id))
 }
 
-/// Removes a client: it starts nothing any more and can redeem nothing.
+/// A page of clients, by id.
+#[derive(Debug, Serialize, ToSchema)]
+pub(in crate::http) struct ClientsBody {
+    items: Vec<ClientInfoBody>,
+    /// What to give as `after` for the next page; null on the last one.
+    #[schema(required)]
+    next: Option<String>,
+}
+
+/// A client, without its secret.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ClientInfoBody {
+    client_id: String,
+    name: String,
+    confidential: bool,
+    scopes: Vec<String>,
+    code_life_seconds: u64,
+    token_life_seconds: u64,
+    created_at: u64,
+}
+
+impl From<ClientInfo> for ClientInfoBody {
+    fn from(client: ClientInfo) -> Self {
+        Self {
+            client_id: client.id.to_string(),
+            name: client.name,
+            confidential: client.is_confidential,
+            scopes: client.scopes,
+            code_life_seconds: client.code_life.as_secs(),
+            token_life_seconds: client.token_life.as_secs(),
+            created_at: client.created_at.as_unix_millis(),
+        }
+    }
+}
+
+/// Lists the clients of an application.
+#[utoipa::path(get, path = "/api/v1/admin/apps/{owner}/{app}/oauth-clients", tag = "admin",
+    params(("owner" = String, Path), ("app" = String, Path),
+        ("after" = Option<String>, Query, nullable = false, pattern = "^[A-Za-z0-9._-]{1,64}$",
+            description = "`next` of the page before"),
+        ("limit" = Option<u16>, Query, nullable = false, minimum = 1, maximum = 1000)),
+    responses((status = 200, description = "a page of clients", body = ClientsBody), OfSystem))]
+pub(in crate::http) async fn list(
+    State(services): State<Services>,
+    path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
+    uri: Uri,
+) -> Result<Json<ClientsBody>, Problem> {
+    let Path((owner, app)) = path.map_err(|error| Problem::invalid("path", error.body_text()))?;
+    let query = Parameters::of(&uri, &["after", "limit"])?;
+    let after = query.get("after").map(str::parse).transpose()?;
+    let app = app_of(&services, &owner, &app).await?;
+    let page = app.clients(after.as_ref(), query.page_limit()?).await?;
+    Ok(Json(ClientsBody {
+        items: page.clients.into_iter().map(ClientInfoBody::from).collect(),
+        next: page.next.map(String::from),
+    }))
+}
+
+/// Gives a confidential client another secret; the one before is wrong from now on.
+#[utoipa::path(post, path = "/api/v1/admin/apps/{owner}/{app}/oauth-clients/{clientId}/secret",
+    tag = "admin", params(("owner" = String, Path), ("app" = String, Path), ("clientId" = String, Path)),
+    responses((status = 200, description = "the new secret", body = RegisteredBody), OfSystem))]
+pub(in crate::http) async fn rotate_secret(
+    State(services): State<Services>,
+    path: Result<Path<(String, String, String)>, axum::extract::rejection::PathRejection>,
+) -> Result<Json<RegisteredBody>, Problem> {
+    let Path((owner, app, client)) =
+        path.map_err(|error| Problem::invalid("path", error.body_text()))?;
+    let client = client.parse()?;
+    let secret = app_of(&services, &owner, &app).await?.rotate_secret(&client).await?;
+    let secret = secret.ok_or_else(Problem::absent)?;
+    let client_secret = Some(secret.reveal().to_owned());
+    Ok(Json(RegisteredBody { client_id: client.to_string(), client_secret }))
+}
+
+/// Removes a client: it starts nothing any more and can redeem nothing, and the tokens of devices that
+/// it linked are not good any more.
 #[utoipa::path(delete, path = "/api/v1/admin/apps/{owner}/{app}/oauth-clients/{clientId}",
     tag = "admin", params(("owner" = String, Path), ("app" = String, Path), ("clientId" = String, Path)),
     responses((status = 204, description = "it was removed"), OfSystem))]

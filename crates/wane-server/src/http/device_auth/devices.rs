@@ -7,7 +7,7 @@ use axum::http::{StatusCode, Uri};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use wane::services::device_auth::{
-    Approval, Decided, DeviceId, DevicePlace, Guesser, LinkToken, LinkedDevice,
+    Approval, Decided, DeviceId, DevicePlace, Guesser, LinkToken, LinkedDevice, Person,
 };
 
 use crate::http::body::{self, ONE_OPERATION};
@@ -60,8 +60,8 @@ pub(in crate::http) async fn approve(
     let body: ApproveBody = body::required(request, ONE_OPERATION, &services.clock).await?;
     let link_token = body.link_token.as_deref().map(LinkToken::payload).transpose()?;
     let approval = Approval { subject: body.subject, link_token };
-    let devices = services.devices(&caller);
-    let device = done(devices.approve(&body.user_code, &approval, Guesser::App).await?)?;
+    let by = Guesser::Person(Person::named(&approval.subject));
+    let device = done(services.devices(&caller).approve(&body.user_code, &approval, by).await?)?;
     Ok(Json(ApprovedBody { device_id: device.to_string() }))
 }
 

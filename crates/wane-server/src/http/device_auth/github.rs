@@ -62,10 +62,9 @@ pub(in crate::http) async fn access_token(
 }
 
 async fn client_of(form: &Form, services: &Services) -> Result<(AppDeviceAuth, Client), Refusal> {
-    let id = form.required("client_id")?;
-    let app = services.device_auth.of(services.device_auth.app_of(id).await?);
-    let client = app.authenticate(id, form.get("client_secret")).await?;
-    Ok((app, client))
+    let (id, secret) = (form.required("client_id")?, form.get("client_secret"));
+    let (app, client) = services.device_auth.authenticate(id, secret).await?;
+    Ok((services.device_auth.of(app), client))
 }
 
 fn in_their_manner<T: Serialize>(parts: &Parts, answer: Result<T, Refusal>) -> Response {

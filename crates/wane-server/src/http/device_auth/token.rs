@@ -40,8 +40,10 @@ pub(in crate::http) struct TokenBody {
     access_token: String,
     /// `Bearer`
     token_type: &'static str,
-    /// Seconds that it is good for.
-    expires_in: u64,
+    /// Seconds that it is good for; left out where it is the application's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    expires_in: Option<u64>,
     /// What the device may, parted by blanks; left out where nothing was asked for.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schema(required = false)]
@@ -55,7 +57,7 @@ impl From<Issued> for TokenBody {
         Self {
             access_token: issued.token.reveal().to_owned(),
             token_type: "Bearer",
-            expires_in: issued.expires_in.as_secs(),
+            expires_in: issued.expires_in.map(|left| left.as_secs()),
             scope: issued.scope.join(" "),
             device_id: issued.device.to_string(),
         }

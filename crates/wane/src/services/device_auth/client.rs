@@ -132,10 +132,10 @@ impl NewClient {
             return invalid("scopes", "give each of them once".into());
         }
         if !(MINUTE..=LONGEST_CODE).contains(&self.code_life) {
-            return invalid("codeLife", "give 60 to 1800 seconds".into());
+            return invalid("codeLifeSeconds", "give 60 to 1800 seconds".into());
         }
         if !(MINUTE..=LONGEST_TOKEN).contains(&self.token_life) {
-            return invalid("tokenLife", "give one minute to 360 days".into());
+            return invalid("tokenLifeSeconds", "give one minute to 360 days".into());
         }
         Ok(())
     }
@@ -253,21 +253,7 @@ impl<S: Store> AppDeviceAuth<S> {
         id: &str,
         secret: Option<&str>,
     ) -> Result<Client, DeviceAuthError> {
-        const NOBODYS: &str = "0000000000000000000000000000000000000000000";
-        let secret = secret.filter(|secret| !secret.is_empty());
-        let id: Result<ClientId, _> = id.parse();
-        let stored = match &id {
-            Ok(id) => self.stored(id).await?.map(|(_, stored)| stored),
-            Err(_) => None,
-        };
-        let expected = stored.as_ref().and_then(|stored| stored.secret_sha256.as_deref());
-        // The secret is hashed and compared either way: the time tells nothing of ids.
-        let is_right = is_secret(secret.unwrap_or_default(), expected.unwrap_or(NOBODYS));
-        let may_pass = if expected.is_some() { is_right } else { secret.is_none() };
-        match (id, stored) {
-            (Ok(id), Some(stored)) if may_pass => Ok(stored.client(id)),
-            (Ok(_) | Err(_), Some(_) | None) => Err(DeviceAuthError::InvalidClient),
-        }
+        self.shared.authenticate(Some(self.app), id, secret).await
     }
 
     /// The record of a client of this application, and what it says.
@@ -281,6 +267,32 @@ impl<S: Store> AppDeviceAuth<S> {
 }
 
 impl<S: Store> Shared<S> {
+    /// The client of this id and secret, of one application or of any.
+    pub(super) async fn authenticate(
+        &self,
+        app: Option<ClusterAppId>,
+        id: &str,
+        secret: Option<&str>,
+    ) -> Result<Client, DeviceAuthError> {
+        const NOBODYS: &str = "0000000000000000000000000000000000000000000";
+        let secret = secret.filter(|secret| !secret.is_empty());
+        let id: Result<ClientId, _> = id.parse();
+        let stored = match &id {
+            Ok(id) => self.client(id).await?.map(|(_, stored)| stored),
+            Err(_) => None,
+        };
+        let is_its = |stored: &Stored| app.is_none_or(|app| stored.app == app.0);
+        let stored = stored.filter(is_its);
+        let expected = stored.as_ref().and_then(|stored| stored.secret_sha256.as_deref());
+        // The secret is hashed and compared either way: the time tells nothing of ids.
+        let is_right = is_secret(secret.unwrap_or_default(), expected.unwrap_or(NOBODYS));
+        let may_pass = if expected.is_some() { is_right } else { secret.is_none() };
+        match (id, stored) {
+            (Ok(id), Some(stored)) if may_pass => Ok(stored.client(id)),
+            (Ok(_) | Err(_), Some(_) | None) => Err(DeviceAuthError::InvalidClient),
+        }
+    }
+
     pub(super) async fn app_of(&self, id: &str) -> Result<Option<ClusterAppId>, DeviceAuthError> {
         let Ok(id) = id.parse() else { return Ok(None) };
         Ok(self.client(&id).await?.map(|(_, stored)| ClusterAppId(stored.app)))

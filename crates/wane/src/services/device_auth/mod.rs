@@ -81,7 +81,7 @@ mod user_code;
 pub use client::{Client, ClientId, NewClient, Registered};
 pub use deciding::{Approval, Asked, Decided, Standing};
 pub use devices::{ActiveToken, DevicePage, DevicePlace, LinkedDevice};
-pub use guesses::{Attempt, GuessLimiter, GuessSettings, Guesser, Source};
+pub use guesses::{Attempt, GuessLimiter, GuessSettings, Guesser, Person, Source};
 pub use pace::Pace;
 pub use place::DeviceId;
 pub use polling::{Issued, Polled};
@@ -259,6 +259,16 @@ impl<S: Store> DeviceAuth<S> {
             settings,
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// Which client this is, of whatever application: see [`AppDeviceAuth::authenticate`].
+    pub async fn authenticate(
+        &self,
+        id: &str,
+        secret: Option<&str>,
+    ) -> Result<(ClusterAppId, Client), DeviceAuthError> {
+        let client = self.shared.authenticate(None, id, secret).await?;
+        Ok((client.app, client))
     }
 
     /// The application that a client is registered in: for requests that do not name it.

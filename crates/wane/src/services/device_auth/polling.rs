@@ -46,8 +46,8 @@ pub enum Polled {
 pub struct Issued {
     /// The link token.
     pub token: LinkToken,
-    /// How long it is good for.
-    pub expires_in: Duration,
+    /// How long it is good for; `None` for an application's own payload, of which only that knows.
+    pub expires_in: Option<Duration>,
     /// What was granted: exactly what was asked for, in that order.
     pub scope: Vec<String>,
     /// The device.
@@ -173,11 +173,14 @@ impl<S: Store> AppDeviceAuth<S> {
     }
 
     fn told(&self, token: LinkToken, id: GrantId, grant: &Grant) -> Polled {
-        let State::Issued { token_expires_at, .. } = &grant.state else { return Polled::Invalid };
+        let State::Issued { token_expires_at, token: own, .. } = &grant.state else {
+            return Polled::Invalid;
+        };
         let expires_at = Timestamp::from_unix_millis(*token_expires_at);
+        let left = || self.shared.clock.now().until(expires_at);
         Polled::Issued(Issued {
             token,
-            expires_in: self.shared.clock.now().until(expires_at),
+            expires_in: own.as_ref().map(|_| left()),
             scope: grant.scope.clone(),
             device: DeviceId::new(id),
         })

@@ -103,7 +103,7 @@ async fn lives_are_the_clients_own() {
     assert_done(setup.approve(&started, "alice").await);
     let polled = setup.app.poll(&client, &started.device_code.reveal()).await.unwrap();
     let issued = issued(polled);
-    assert_eq!(issued.expires_in, SECOND * 3_600);
+    assert_eq!(issued.expires_in, Some(SECOND * 3_600));
     setup.clock.advance(SECOND * 3_600 - Duration::from_millis(1));
     assert!(setup.is_good(&issued).await);
     setup.clock.advance(Duration::from_millis(1));

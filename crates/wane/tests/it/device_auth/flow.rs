@@ -20,7 +20,7 @@ async fn a_device_is_linked_and_its_token_says_to_whom() {
     let device = assert_done(setup.approve(&started, "alice").await);
     let issued = issued(setup.poll(&started).await);
     assert_eq!((issued.device, &issued.scope[..]), (device, &["read".to_owned()][..]));
-    assert_eq!(issued.expires_in, SECOND * 180 * 86_400);
+    assert_eq!(issued.expires_in, Some(SECOND * 180 * 86_400));
 
     let active = setup.app.introspect(issued.token.reveal()).await.unwrap().expect("it is good");
     assert_eq!((&*active.subject, active.client.as_str()), ("alice", "tv"));

@@ -126,6 +126,9 @@ const CALLS: &[(&str, &str, &str, u16)] = &[
     ("POST", "/login/device/code", "", 404),
     ("POST", "/login/oauth/access_token", "", 404),
     ("POST", "/api/v1/admin/oauth-clients", r#"{"owner":"{owner}","app":"app","name":"made"}"#, 201),
+    ("GET", "/api/v1/admin/apps/{owner}/{app}/oauth-clients", "", 200),
+    // A public client has no secret.
+    ("POST", "/api/v1/admin/apps/{owner}/{app}/oauth-clients/{clientId}/secret", "", 400),
     ("DELETE", "/api/v1/admin/apps/{owner}/{app}/oauth-clients/{clientId}", "", 204),
     ("POST", "/api/v1/admin/apps", r#"{"owner":"made","app":"app"}"#, 201),
     ("GET", "/api/v1/admin/apps", "", 200),

@@ -117,3 +117,35 @@ fn the_demo_client_is_registered_at_the_first_start_only() {
     let server = Server::start(directory.path(), &[]);
     assert_refused(&send(&server, "device_authorization", "client_id=demo"), 401, "invalid_client");
 }
+
+#[test]
+fn clients_are_listed_without_secrets_and_get_new_ones() {
+    let server = Server::in_memory();
+    let old = register(&server, r#""name":"Kiosk","clientId":"kiosk","confidential":true"#);
+    let old = old["clientSecret"].as_str().unwrap();
+    let all = "/api/v1/admin/apps/demo/app/oauth-clients";
+    let listed = server.administer("GET", all, "");
+    assert!(listed.status == 200 && !listed.body.contains(old), "{}", listed.body);
+    let ids = |answer: &Answer| -> Vec<String> {
+        let items = answer.json()["items"].as_array().unwrap().clone();
+        items.iter().map(|item| item["clientId"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(ids(&listed), ["demo", "kiosk"]);
+    let first = server.administer("GET", &format!("{all}?limit=1"), "");
+    assert_eq!((ids(&first), &first.json()["next"]), (vec!["demo".to_owned()], &"demo".into()));
+    assert_eq!(ids(&server.administer("GET", &format!("{all}?after=demo"), "")), ["kiosk"]);
+
+    let rotated = server.administer("POST", &format!("{all}/kiosk/secret"), "");
+    assert_eq!(rotated.status, 200, "{}", rotated.body);
+    let new = rotated.json()["clientSecret"].as_str().unwrap().to_owned();
+    let start = |secret: &str| {
+        let form = format!("client_id=kiosk&client_secret={secret}");
+        send(&server, "device_authorization", &form).status
+    };
+    assert_eq!((start(old), start(&new)), (401, 200));
+    assert_eq!(server.administer("POST", &format!("{all}/nobody/secret"), "").code(), "absent");
+    assert_eq!(
+        server.administer("POST", &format!("{all}/demo/secret"), "").code(),
+        "invalid_request"
+    );
+}

@@ -18,7 +18,7 @@ fn a_person_sees_who_asks_and_approves() {
     assert!(page.body.contains("Return to your device"));
     assert_eq!(told(&server, &codes), "linked");
     let devices = server.ask("GET", "/api/v2/apps/demo/app/devices?subject=alice", "");
-    assert_eq!(devices.json()["devices"].as_array().unwrap().len(), 1, "{}", devices.body);
+    assert_eq!(devices.json()["items"].as_array().unwrap().len(), 1, "{}", devices.body);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn of_two_people_the_second_is_told_that_it_was_answered() {
     let page = Visitor::of(&server).enters(&codes.user_code);
     assert!(page.body.contains("was answered before"), "{}", page.body);
     let devices = server.ask("GET", "/api/v2/apps/demo/app/devices?subject=bob", "");
-    assert!(devices.json()["devices"].as_array().unwrap().is_empty(), "{}", devices.body);
+    assert!(devices.json()["items"].as_array().unwrap().is_empty(), "{}", devices.body);
 }
 
 /// With two windows, the form of the first must not decide about the code of the second.

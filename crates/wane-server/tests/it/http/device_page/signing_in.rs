@@ -43,7 +43,7 @@ fn somebody_else_can_sign_in_instead() {
     visitor.decides("approve");
     assert_eq!(told(&server, &codes), "linked");
     let devices = server.ask("GET", "/api/v2/apps/demo/app/devices?subject=bob", "");
-    assert_eq!(devices.json()["devices"].as_array().unwrap().len(), 1, "{}", devices.body);
+    assert_eq!(devices.json()["items"].as_array().unwrap().len(), 1, "{}", devices.body);
 }
 
 /// Alice of one application is nobody in another.
@@ -131,7 +131,7 @@ fn an_assertion_of_the_application_signs_its_visitor_in() {
     visitor.decides("approve");
     assert_eq!(told(&server, &codes), "linked");
     let devices = server.ask("GET", "/api/v2/apps/demo/app/devices?subject=carol", "");
-    assert_eq!(devices.json()["devices"].as_array().unwrap().len(), 1, "{}", devices.body);
+    assert_eq!(devices.json()["items"].as_array().unwrap().len(), 1, "{}", devices.body);
     let log = server.log();
     assert!(!log.contains(&secret) && !log.contains(&right), "{log}");
     assert!(!log.contains(&codes.user_code) && !log.contains(&query["state"]), "{log}");
@@ -199,7 +199,7 @@ fn an_issuer_signs_its_people_in() {
     visitor.decides("approve");
     assert_eq!(told(&server, &codes), "linked");
     let devices = server.ask("GET", "/api/v2/apps/demo/app/devices?subject=user-4711", "");
-    assert_eq!(devices.json()["devices"].as_array().unwrap().len(), 1, "{}", devices.body);
+    assert_eq!(devices.json()["items"].as_array().unwrap().len(), 1, "{}", devices.body);
     assert!(!server.log().contains("canary"), "{}", server.log());
 }
 

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::secret::Hash;
+use super::secret::{Hash, hash};
 use crate::clock::SharedClock;
 use crate::services::ClusterAppId;
 
@@ -59,7 +59,7 @@ pub struct GuessSettings {
 
 impl Default for GuessSettings {
     fn default() -> Self {
-        Self { per_address: 5, per_app: 100, budget: 4_000, life: Duration::from_secs(900) }
+        Self { per_address: 5, per_app: 1_000, budget: 4_000, life: Duration::from_secs(900) }
     }
 }
 
@@ -95,6 +95,20 @@ pub enum Guesser {
     Address(Source),
     /// The application itself, with its credential.
     App,
+    /// The application, on behalf of this person.
+    Person(Person),
+}
+
+/// A person of an application, by a hash of the name that it has there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Person([u8; 16]);
+
+impl Person {
+    /// The person of this name.
+    pub fn named(subject: &str) -> Self {
+        let hash = hash(&[b"person\0", subject.as_bytes()]);
+        Self(hash[..16].try_into().unwrap_or_default())
+    }
 }
 
 /// Whose misses are counted together.
@@ -102,15 +116,26 @@ pub enum Guesser {
 enum Whose {
     Address(Source),
     Network(Source),
+    Person(ClusterAppId, Person),
     App(ClusterAppId),
 }
 
 impl Whose {
     /// Whose misses these are as well.
-    fn network(self) -> Option<Self> {
+    fn around(self) -> Option<Self> {
         match self {
             Self::Address(source) => source.network().map(Self::Network),
+            Self::Person(app, _) => Some(Self::App(app)),
             Self::Network(_) | Self::App(_) => None,
+        }
+    }
+
+    /// How many there may be.
+    fn most(self, settings: &GuessSettings) -> usize {
+        match self {
+            Self::Address(_) | Self::Person(..) => settings.per_address,
+            Self::Network(_) => settings.per_address.saturating_mul(NETWORK as usize),
+            Self::App(_) => settings.per_app,
         }
     }
 }
@@ -147,16 +172,17 @@ impl GuessLimiter {
 
     /// Begins an attempt at a code, given by its hash; or says how long to wait.
     ///
-    /// `app` is whose credential [`Guesser::App`] stands for.
+    /// `app` is whose credential [`Guesser::App`] and [`Guesser::Person`] stand for.
     pub fn admit(
         &self,
         guesser: Guesser,
         app: ClusterAppId,
         code: [u8; 32],
     ) -> Result<Attempt, Duration> {
-        let (whose, most) = match guesser {
-            Guesser::Address(source) => (Whose::Address(source), self.settings.per_address),
-            Guesser::App => (Whose::App(app), self.settings.per_app),
+        let whose = match guesser {
+            Guesser::Address(source) => Whose::Address(source),
+            Guesser::App => Whose::App(app),
+            Guesser::Person(person) => Whose::Person(app, person),
         };
         let (now, life) = (self.clock.monotonic(), self.settings.life);
         let mut books = self.books.lock();
@@ -165,9 +191,9 @@ impl GuessLimiter {
         if own.iter().any(|charge| charge.code == code && now < charge.at + SAME_ATTEMPT) {
             return Ok(Attempt { books: Arc::clone(&self.books), charge: None });
         }
-        let around = whose.network().map_or(&[][..], |network| books.of(network));
-        for (charges, most) in [(own, most), (around, most.saturating_mul(NETWORK as usize))] {
-            if charges.len() >= most {
+        for whose in [Some(whose), whose.around()].into_iter().flatten() {
+            let charges = books.of(whose);
+            if charges.len() >= whose.most(&self.settings) {
                 // With a limit of 0 there is nothing to wait for.
                 let freed_at = charges.first().map_or(now + life, |oldest| oldest.at + life);
                 return Err(freed_at.saturating_sub(now));
@@ -197,7 +223,7 @@ impl Books {
         let number = self.next;
         self.next += 1;
         self.charges.insert(number, (at, whose));
-        for whose in [Some(whose), whose.network()].into_iter().flatten() {
+        for whose in [Some(whose), whose.around()].into_iter().flatten() {
             self.of_each.entry(whose).or_default().push(Charge { number, at, code });
         }
         number
@@ -226,7 +252,7 @@ impl Books {
     }
 
     fn take_from(&mut self, whose: Whose, number: u64) {
-        for whose in [Some(whose), whose.network()].into_iter().flatten() {
+        for whose in [Some(whose), whose.around()].into_iter().flatten() {
             let Some(own) = self.of_each.get_mut(&whose) else { continue };
             own.retain(|charge| charge.number != number);
             if own.is_empty() {

@@ -189,11 +189,27 @@ fn sources_of_one_ipv6_network_miss_fifty_times_together() {
 #[test]
 fn an_application_has_misses_of_its_own() {
     let (limiter, _clock) = limiter(GuessSettings::default());
-    for miss in 0..100 {
+    for miss in 0..1_000 {
         assert!(limiter.admit(Guesser::App, APP, code(miss)).is_ok());
     }
-    assert!(limiter.admit(Guesser::App, APP, code(100)).is_err());
-    assert!(limiter.admit(Guesser::App, ClusterAppId(2), code(100)).is_ok());
+    assert!(limiter.admit(Guesser::App, APP, code(1_000)).is_err());
+    assert!(limiter.admit(Guesser::App, ClusterAppId(2), code(1_000)).is_ok());
+}
+
+#[test]
+fn a_person_has_misses_of_their_own_and_adds_to_those_of_the_application() {
+    let settings = GuessSettings { per_app: 12, ..GuessSettings::default() };
+    let (limiter, _clock) = limiter(settings);
+    let guess = |name: &str, number| {
+        limiter.admit(Guesser::Person(Person::named(name)), APP, code(number)).is_ok()
+    };
+    assert!((0..5).all(|number| guess("mallory", number)));
+    assert!(!guess("mallory", 5), "her own five are spent");
+    assert!((5..10).all(|number| guess("oscar", number)));
+    assert!(guess("alice", 10) && guess("alice", 11));
+    assert!(!guess("alice", 12), "those of the application are spent");
+    let elsewhere = Guesser::Person(Person::named("mallory"));
+    assert!(limiter.admit(elsewhere, ClusterAppId(2), code(5)).is_ok(), "another application's");
 }
 
 /// Otherwise whoever has one live code could make everybody wait with it.
