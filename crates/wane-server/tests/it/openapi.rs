@@ -10,8 +10,9 @@ use serde_json::Value as Json;
 use wane_server::http::{Route, admin_routes, document, main_routes};
 
 /// Rows of the route tables that are not described: the description itself; a key or a name that
-/// is missing, which is a wrong request and no operation; and other places for what is described.
-pub(crate) const NOT_DESCRIBED: [&str; 12] = [
+/// is missing, which is a wrong request and no operation; other places for what is described; and
+/// pages for people.
+pub(crate) const NOT_DESCRIBED: [&str; 23] = [
     "/api/openapi.json",
     "/api/docs",
     "/api/v2/apps/{owner}/{app}/ttl/",
@@ -24,6 +25,17 @@ pub(crate) const NOT_DESCRIBED: [&str; 12] = [
     "/api/v2/apps/{owner}/{app}/sequences//next",
     "/login/device/code",
     "/login/oauth/access_token",
+    "/device",
+    "/device/qr.svg",
+    "/device/style.css",
+    "/device/icon.svg",
+    "/device/sign-in",
+    "/device/sign-in/start",
+    "/device/signed-in",
+    "/device/sign-out",
+    "/device/confirm",
+    "/device/decide",
+    "/device/done",
 ];
 
 const WRITE: &str = "WANE_TEST_WRITE_OPENAPI";

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use wane::services::apps::Scope;
 
 use super::Site;
+use super::walk::SIGN_IN;
 use crate::http::conversation::{Conversation, Request};
 
 /// What is known of who asks, apart from what they ask for.
@@ -119,13 +120,15 @@ impl Target {
         format!("client-of-{}", self.owner)
     }
 
-    /// A linked device, and one that waits.
+    /// A linked device, and one that waits; and where people sign in.
     fn seed_devices(&self, site: &Site, connection: &mut Conversation) {
         let (owner, client) = (self.owner, self.client());
         let body =
             format!(r#"{{"owner":"{owner}","app":"app","name":"TV","clientId":"{client}"}}"#);
         let made = site.administer("POST", "/api/v1/admin/oauth-clients", &body);
         assert!(matches!(made.status, 201 | 409), "{}", made.body);
+        let path = format!("/api/v1/admin/apps/{owner}/app/sign-in");
+        assert_eq!(site.administer("PUT", &path, SIGN_IN).status, 200);
         let mut held = self.held();
         if !self.devices(connection).contains(&held.device) || held.device.is_empty() {
             let (user_code, device_code) = self.start(connection);

@@ -67,6 +67,8 @@ const CAMPAIGN: &str = r#"{"holder":"me","ttlMillis":3600000}"#;
 const LEASE: &str = r#"{"leaseId":"00000000000000000000000000000000","token":1}"#;
 const BATCH: &str = r#"{"operations":[{"op":"insert","key":"new","value":"v","ttlSeconds":60}]}"#;
 
+pub(super) const SIGN_IN: &str = r#"{"assertion":{"url":"https://app.example/link"}}"#;
+
 /// The body to send and the status of who is let in, for each route: a new one must be listed.
 #[rustfmt::skip]
 const CALLS: &[(&str, &str, &str, u16)] = &[
@@ -130,6 +132,23 @@ const CALLS: &[(&str, &str, &str, u16)] = &[
     // A public client has no secret.
     ("POST", "/api/v1/admin/apps/{owner}/{app}/oauth-clients/{clientId}/secret", "", 400),
     ("DELETE", "/api/v1/admin/apps/{owner}/{app}/oauth-clients/{clientId}", "", 204),
+    ("PUT", "/api/v1/admin/apps/{owner}/{app}/sign-in", SIGN_IN, 200),
+    ("GET", "/api/v1/admin/apps/{owner}/{app}/sign-in", "", 200),
+    ("DELETE", "/api/v1/admin/apps/{owner}/{app}/sign-in", "", 204),
+    // Pages for everybody, who is sent to the first one without a code, and forms that are none.
+    ("GET", "/device", "", 200),
+    ("POST", "/device", "", 415),
+    ("GET", "/device/qr.svg", "", 400),
+    ("GET", "/device/style.css", "", 200),
+    ("GET", "/device/icon.svg", "", 200),
+    ("GET", "/device/sign-in", "", 303),
+    ("POST", "/device/sign-in", "", 415),
+    ("GET", "/device/sign-in/start", "", 303),
+    ("GET", "/device/signed-in", "", 303),
+    ("POST", "/device/sign-out", "", 415),
+    ("GET", "/device/confirm", "", 303),
+    ("POST", "/device/decide", "", 415),
+    ("GET", "/device/done", "", 303),
     ("POST", "/api/v1/admin/apps", r#"{"owner":"made","app":"app"}"#, 201),
     ("GET", "/api/v1/admin/apps", "", 200),
     ("PUT", "/api/v1/admin/apps/{owner}/{app}/limits", r#"{"maxKeys":1000}"#, 200),

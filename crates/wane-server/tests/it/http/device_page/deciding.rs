@@ -2,7 +2,7 @@
 //! with their browser in between.
 
 use super::visitor::Visitor;
-use super::{about_to_decide, server, start, told};
+use super::{about_to_decide, devices_of, server, start, told};
 use crate::http::conversation::Request;
 
 #[test]
@@ -17,8 +17,7 @@ fn a_person_sees_who_asks_and_approves() {
     assert!(page.body.contains("<h1>Approved</h1>"), "{}", page.body);
     assert!(page.body.contains("Return to your device"));
     assert_eq!(told(&server, &codes), "linked");
-    let devices = server.ask("GET", "/api/v2/apps/demo/app/devices?subject=alice", "");
-    assert_eq!(devices.json()["items"].as_array().unwrap().len(), 1, "{}", devices.body);
+    assert_eq!(devices_of(&server, "alice"), 1);
 }
 
 #[test]
@@ -73,8 +72,7 @@ fn of_two_people_the_second_is_told_that_it_was_answered() {
     assert!(page.body.contains("was answered before"), "{}", page.body);
     let page = Visitor::of(&server).enters(&codes.user_code);
     assert!(page.body.contains("was answered before"), "{}", page.body);
-    let devices = server.ask("GET", "/api/v2/apps/demo/app/devices?subject=bob", "");
-    assert!(devices.json()["items"].as_array().unwrap().is_empty(), "{}", devices.body);
+    assert_eq!(devices_of(&server, "bob"), 0);
 }
 
 /// With two windows, the form of the first must not decide about the code of the second.

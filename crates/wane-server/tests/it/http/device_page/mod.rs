@@ -25,6 +25,13 @@ fn told(server: &Server, codes: &Codes) -> String {
     }
 }
 
+/// How many devices of `demo/app` are linked to somebody.
+fn devices_of(server: &Server, subject: &str) -> usize {
+    let path = format!("/api/v2/apps/demo/app/devices?subject={subject}");
+    let answer = server.ask("GET", &path, "");
+    answer.json()["items"].as_array().unwrap_or_else(|| panic!("{}", answer.body)).len()
+}
+
 /// A visitor who entered the code of a device and signed in, on the page that asks for a decision.
 fn about_to_decide<'a>(server: &'a Server, name: &str, password: &str) -> (Visitor<'a>, Codes) {
     let codes = start(server);

@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use super::issuer::{CLIENT, Issuer, Lie, SECRET, fields, mac};
 use super::visitor::{Visitor, attribute, escaped, tag};
-use super::{about_to_decide, server, start, told};
+use super::{about_to_decide, devices_of, server, start, told};
 use crate::http::conversation::Request;
 use crate::http::device_auth::send_with;
 use crate::server::{Answer, Server};
@@ -42,8 +42,7 @@ fn somebody_else_can_sign_in_instead() {
     assert!(page.body.contains("bob") && !page.body.contains("alice"), "{}", page.body);
     visitor.decides("approve");
     assert_eq!(told(&server, &codes), "linked");
-    let devices = server.ask("GET", "/api/v2/apps/demo/app/devices?subject=bob", "");
-    assert_eq!(devices.json()["items"].as_array().unwrap().len(), 1, "{}", devices.body);
+    assert_eq!(devices_of(&server, "bob"), 1);
 }
 
 /// Alice of one application is nobody in another.
@@ -130,8 +129,7 @@ fn an_assertion_of_the_application_signs_its_visitor_in() {
     assert!(again.body.contains("value=\"approve\""), "loaded again: {}", again.body);
     visitor.decides("approve");
     assert_eq!(told(&server, &codes), "linked");
-    let devices = server.ask("GET", "/api/v2/apps/demo/app/devices?subject=carol", "");
-    assert_eq!(devices.json()["items"].as_array().unwrap().len(), 1, "{}", devices.body);
+    assert_eq!(devices_of(&server, "carol"), 1);
     let log = server.log();
     assert!(!log.contains(&secret) && !log.contains(&right), "{log}");
     assert!(!log.contains(&codes.user_code) && !log.contains(&query["state"]), "{log}");
@@ -198,8 +196,7 @@ fn an_issuer_signs_its_people_in() {
     assert!(page.body.contains("alice@example.com"), "{}", page.body);
     visitor.decides("approve");
     assert_eq!(told(&server, &codes), "linked");
-    let devices = server.ask("GET", "/api/v2/apps/demo/app/devices?subject=user-4711", "");
-    assert_eq!(devices.json()["items"].as_array().unwrap().len(), 1, "{}", devices.body);
+    assert_eq!(devices_of(&server, "user-4711"), 1);
     assert!(!server.log().contains("canary"), "{}", server.log());
 }
 
