@@ -68,11 +68,11 @@ async fn what_breaks_a_rule_is_named() {
     assert_eq!(named(NewClient { scopes: many, ..good() }).await, "scopes");
     for secs in [0, 59, 1_801] {
         let code_life = Duration::from_secs(secs);
-        assert_eq!(named(NewClient { code_life, ..good() }).await, "codeLife");
+        assert_eq!(named(NewClient { code_life, ..good() }).await, "codeLifeSeconds");
     }
     for secs in [0, 59, 360 * 86_400 + 1] {
         let token_life = Duration::from_secs(secs);
-        assert_eq!(named(NewClient { token_life, ..good() }).await, "tokenLife");
+        assert_eq!(named(NewClient { token_life, ..good() }).await, "tokenLifeSeconds");
     }
     assert_eq!(named(NewClient { name: "a\u{202e}b".into(), ..good() }).await, "name");
     for id in ["", "a b", "a/b", "<b>", ".", "..", "-x", &"x".repeat(65)] {
