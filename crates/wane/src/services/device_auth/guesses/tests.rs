@@ -196,6 +196,17 @@ fn an_application_has_misses_of_its_own() {
     assert!(limiter.admit(Guesser::App, ClusterAppId(2), code(1_000)).is_ok());
 }
 
+/// What a person found before the address was locked out is not looked for again, only shown.
+#[test]
+fn a_code_that_was_found_before_is_no_guess() {
+    let settings = GuessSettings { per_address: 0, per_app: 0, budget: 1, ..Default::default() };
+    let (limiter, _clock) = limiter(settings);
+    for number in 0..100 {
+        assert!(limiter.admit(Guesser::Known, APP, code(number)).is_ok());
+    }
+    assert!(limiter.books.lock().charges.is_empty(), "and none is charged");
+}
+
 #[test]
 fn a_person_has_misses_of_their_own_and_adds_to_those_of_the_application() {
     let settings = GuessSettings { per_app: 12, ..GuessSettings::default() };
