@@ -8,6 +8,8 @@ mod blobs;
 mod cassandra;
 mod conformance;
 mod controls;
+#[cfg(all(feature = "redis", feature = "cassandra", feature = "dynamodb"))]
+mod device_auth;
 mod disk_faults;
 mod dropped_writes;
 #[cfg(feature = "dynamodb")]
