@@ -12,7 +12,7 @@ use wane::services::device_auth::{Approval, Asked, Decided, DeviceAuthError, Sta
 use super::session::{AskedCode, DecidedCode, Form, Who};
 use super::trouble::Trouble;
 use super::views::{self, Confirmation};
-use super::visit::Visit;
+use super::visit::{Answered, Instead, Visit};
 use crate::wiring::Services;
 
 /// What the visitor is about to decide.
@@ -26,19 +26,10 @@ struct Open {
 pub(in crate::http) async fn confirm(
     State(services): State<Services>,
     request: Request,
-) -> Response {
-    let (visit, _) = match Visit::begin(services, request) {
-        Ok(begun) => begun,
-        Err(answer) => return answer,
-    };
-    let Open { code, who, asked } = match open(&visit).await {
-        Ok(open) => open,
-        Err(answer) => return answer,
-    };
-    let app = match app_name(&visit, &code).await {
-        Ok(app) => app,
-        Err(answer) => return answer,
-    };
+) -> Answered {
+    let (visit, _) = Visit::begin(services, request)?;
+    let Open { code, who, asked } = open(&visit).await?;
+    let app = app_name(&visit, &code).await?;
     let page = views::confirm(&Confirmation {
         prefix: visit.prefix(),
         token: &visit.token(Form::Decision),
@@ -48,39 +39,30 @@ pub(in crate::http) async fn confirm(
         who: &who,
         now: visit.now,
     });
-    visit.show(page)
+    Ok(visit.show(page))
 }
 
 /// `POST /device/decide`: yes or no.
 pub(in crate::http) async fn decide(
     State(services): State<Services>,
     request: Request,
-) -> Response {
-    let (mut visit, body) = match Visit::begin(services, request) {
-        Ok(begun) => begun,
-        Err(answer) => return answer,
-    };
-    let fields = match visit.form(body).await {
-        Ok(fields) => fields,
-        Err(answer) => return answer,
-    };
+) -> Answered {
+    let (mut visit, body) = Visit::begin(services, request)?;
+    let fields = visit.form(body).await?;
     if !visit.is_own(&fields, Form::Decision) {
-        return visit.show(views::stale(visit.prefix()));
+        return Ok(visit.show(views::stale(visit.prefix())));
     }
     let is_approved = match fields.get("decision") {
         Some("approve") => true,
         Some("deny") => false,
         Some(_) | None => {
             let page = views::not_understood(visit.prefix());
-            return visit.show(page.status(StatusCode::BAD_REQUEST));
+            return Ok(visit.show(page.status(StatusCode::BAD_REQUEST)));
         }
     };
-    let Open { code, who, asked } = match open(&visit).await {
-        Ok(open) => open,
-        Err(answer) => return answer,
-    };
+    let Open { code, who, asked } = open(&visit).await?;
     let code = code.code;
-    match taken(&visit, &code, &who, &asked, is_approved).await {
+    Ok(match taken(&visit, &code, &who, &asked, is_approved).await {
         Ok(Decided::Done(_)) => {
             let client_name = asked.client_name;
             visit.session.decided = Some(DecidedCode { code, is_approved, client_name });
@@ -89,7 +71,7 @@ pub(in crate::http) async fn decide(
         Ok(Decided::AlreadyDecided) => answered(&visit, &code, &asked, Some(&who)).await,
         Ok(Decided::NoSuchCode) => visit.show(views::expired(visit.prefix())),
         Err(error) => in_trouble(&visit, error),
-    }
+    })
 }
 
 async fn taken(
@@ -109,38 +91,35 @@ async fn taken(
 }
 
 /// `GET /device/done`: how it ended.
-pub(in crate::http) async fn done(State(services): State<Services>, request: Request) -> Response {
-    let (visit, _) = match Visit::begin(services, request) {
-        Ok(begun) => begun,
-        Err(answer) => return answer,
-    };
-    match &visit.session.decided {
+pub(in crate::http) async fn done(State(services): State<Services>, request: Request) -> Answered {
+    let (visit, _) = Visit::begin(services, request)?;
+    Ok(match &visit.session.decided {
         Some(decided) => visit.show(views::outcome(visit.prefix(), decided)),
         None => visit.go("/device"),
-    }
+    })
 }
 
 /// The request that is open for a decision of this visitor, or the page that is right instead.
-async fn open(visit: &Visit) -> Result<Open, Response> {
+async fn open(visit: &Visit) -> Result<Open, Instead> {
     let (session, prefix) = (&visit.session, visit.prefix());
-    let Some(code) = session.asked.clone() else { return Err(visit.go("/device")) };
+    let Some(code) = session.asked.clone() else { return Err(visit.go("/device").into()) };
     if session.decided.as_ref().is_some_and(|decided| decided.code == code.code) {
-        return Err(visit.go("/device/done"));
+        return Err(visit.go("/device/done").into());
     }
     if code.has_expired(visit.now) {
-        return Err(visit.show(views::expired(prefix)));
+        return Err(visit.show(views::expired(prefix)).into());
     }
     let Some(who) = session.who(code.app(), visit.now).cloned() else {
-        return Err(visit.go("/device/sign-in"));
+        return Err(visit.go("/device/sign-in").into());
     };
     let app = visit.services.device_auth.of(code.app());
     match app.look_up(&code.code, visit.guesser()).await {
         Ok(Some(asked)) if asked.is_decided => {
-            Err(answered(visit, &code.code, &asked, Some(&who)).await)
+            Err(answered(visit, &code.code, &asked, Some(&who)).await.into())
         }
         Ok(Some(asked)) => Ok(Open { code, who, asked }),
-        Ok(None) => Err(visit.show(views::expired(prefix))),
-        Err(error) => Err(in_trouble(visit, error)),
+        Ok(None) => Err(visit.show(views::expired(prefix)).into()),
+        Err(error) => Err(in_trouble(visit, error).into()),
     }
 }
 
@@ -164,13 +143,13 @@ async fn answered(visit: &Visit, code: &str, asked: &Asked, who: Option<&Who>) -
 }
 
 /// The application of a code, as `owner/app`.
-pub(super) async fn app_name(visit: &Visit, code: &AskedCode) -> Result<String, Response> {
+pub(super) async fn app_name(visit: &Visit, code: &AskedCode) -> Result<String, Instead> {
     match visit.services.apps.numbered(code.app()).await {
         Ok(Some(app)) => Ok(app.name.to_string()),
-        Ok(None) => Err(visit.show(views::expired(visit.prefix()))),
+        Ok(None) => Err(visit.show(views::expired(visit.prefix())).into()),
         Err(error) => {
             let page = views::trouble(visit.prefix(), error.into(), "/device/confirm");
-            Err(visit.show(page))
+            Err(visit.show(page).into())
         }
     }
 }

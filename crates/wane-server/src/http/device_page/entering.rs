@@ -13,7 +13,7 @@ use super::session::{AskedCode, Form};
 use super::shell::{ICON, Page, STYLE, answer, file};
 use super::trouble::Trouble;
 use super::views::{self, Complaint};
-use super::visit::Visit;
+use super::visit::{Answered, Visit};
 use crate::http::problem::Problem;
 use crate::qr;
 use crate::wiring::Services;
@@ -22,52 +22,43 @@ use crate::wiring::Services;
 const MOST_TYPED: usize = 128;
 
 /// `GET /device`: the field for a code, or the question whether it is the one of the link.
-pub(in crate::http) async fn show(State(services): State<Services>, request: Request) -> Response {
-    let (visit, _) = match Visit::begin(services, request) {
-        Ok(begun) => begun,
-        Err(answer) => return answer,
-    };
+pub(in crate::http) async fn show(State(services): State<Services>, request: Request) -> Answered {
+    let (visit, _) = Visit::begin(services, request)?;
     let query = Fields::of_query(&visit.parts.uri);
     let Some(given) = query.get("user_code").filter(|given| !given.trim().is_empty()) else {
-        return visit.show(form(&visit, "", None));
+        return Ok(visit.show(form(&visit, "", None)));
     };
-    match visit.services.device_auth.read_user_code(given) {
+    Ok(match visit.services.device_auth.read_user_code(given) {
         Some(code) => {
             let token = visit.token(Form::Code);
             visit.show(views::compare(visit.prefix(), &token, &code.reveal()))
         }
         None => visit.show(form(&visit, given, Some(&no_code(&visit)))),
-    }
+    })
 }
 
 /// `POST /device`: looks the code up.
 pub(in crate::http) async fn submit(
     State(services): State<Services>,
     request: Request,
-) -> Response {
-    let (mut visit, body) = match Visit::begin(services, request) {
-        Ok(begun) => begun,
-        Err(answer) => return answer,
-    };
-    let fields = match visit.form(body).await {
-        Ok(fields) => fields,
-        Err(answer) => return answer,
-    };
+) -> Answered {
+    let (mut visit, body) = Visit::begin(services, request)?;
+    let fields = visit.form(body).await?;
     let typed = fields.get("user_code").unwrap_or_default();
     if !visit.is_own(&fields, Form::Code) {
-        return visit.show(form(&visit, typed, Some(&too_late(&visit))));
+        return Ok(visit.show(form(&visit, typed, Some(&too_late(&visit)))));
     }
     let Some(code) = visit.services.device_auth.read_user_code(typed) else {
         let page = form(&visit, typed, Some(&no_code(&visit)));
-        return visit.show(page.status(StatusCode::UNPROCESSABLE_ENTITY));
+        return Ok(visit.show(page.status(StatusCode::UNPROCESSABLE_ENTITY)));
     };
     let code = code.reveal();
-    match visit.services.device_auth.look_up(&code, visit.source()).await {
+    Ok(match visit.services.device_auth.look_up(&code, visit.source()).await {
         Ok(Some(asked)) => {
             let has_decided = visit.session.decided.as_ref().is_some_and(|it| it.code == code);
             let is_signed_in = visit.session.who(asked.app, visit.now).is_some();
             if asked.is_decided && !has_decided && !is_signed_in {
-                return visit.show(views::already_answered(visit.prefix()));
+                return Ok(visit.show(views::already_answered(visit.prefix())));
             }
             visit.session.asked = Some(AskedCode::new(code, asked.app, asked.expires_at));
             visit.go("/device/confirm")
@@ -82,7 +73,7 @@ pub(in crate::http) async fn submit(
             let page = form(&visit, typed, Some(&Complaint::new(headline, advice)));
             visit.show(page.status(trouble.status()).retry_after(trouble.retry_after()))
         }
-    }
+    })
 }
 
 fn form(visit: &Visit, typed: &str, complaint: Option<&Complaint>) -> Page {
@@ -125,21 +116,18 @@ fn too_late(visit: &Visit) -> Complaint {
 pub(in crate::http) async fn picture(
     State(services): State<Services>,
     request: Request,
-) -> Response {
-    let (visit, _) = match Visit::begin(services, request) {
-        Ok(begun) => begun,
-        Err(answer) => return answer,
-    };
+) -> Answered {
+    let (visit, _) = Visit::begin(services, request)?;
     let query = Fields::of_query(&visit.parts.uri);
     let given = query.get("user_code").unwrap_or_default();
     let Some(code) = visit.services.device_auth.read_user_code(given) else {
         let problem = Problem::invalid("user_code", "give it once, as the device shows it");
-        return answer(problem.into_response(), None);
+        return Ok(answer(problem.into_response(), None));
     };
-    match qr::svg(&format!("{}/device?user_code={}", visit.base_url, code.reveal())) {
+    Ok(match qr::svg(&format!("{}/device?user_code={}", visit.base_url, code.reveal())) {
         Ok(svg) => answer(([(CONTENT_TYPE, "image/svg+xml")], svg).into_response(), None),
         Err(error) => answer(Problem::invalid("user_code", error).into_response(), None),
-    }
+    })
 }
 
 /// `GET /device/style.css`.

@@ -15,7 +15,7 @@ use super::oidc::{Drawn, OidcError, Party, plain};
 use super::session::Person;
 use super::signing_in::{Asked, Way, with_code};
 use super::views::{self, Complaint};
-use super::visit::Visit;
+use super::visit::{Answered, Visit};
 use crate::wiring::Services;
 
 /// Why nobody is signed in, as the visitor is told it.
@@ -31,16 +31,12 @@ impl Failed {
 }
 
 /// `GET /device/sign-in/start`: leaves for the application's sign-in.
-pub(in crate::http) async fn start(State(services): State<Services>, request: Request) -> Response {
-    let begun = Visit::begin(services, request).and_then(|(visit, _)| with_code(visit));
-    let mut asked = match begun {
-        Ok(asked) => asked,
-        Err(answer) => return answer,
-    };
-    let sign_in = match asked.way().await {
-        Ok(Way::Elsewhere(sign_in)) => sign_in,
-        Ok(Way::Password(_) | Way::Nowhere) => return asked.visit.go("/device/sign-in"),
-        Err(answer) => return answer,
+pub(in crate::http) async fn start(State(services): State<Services>, request: Request) -> Answered {
+    let (visit, _) = Visit::begin(services, request)?;
+    let mut asked = with_code(visit)?;
+    let sign_in = match asked.way().await? {
+        Way::Elsewhere(sign_in) => sign_in,
+        Way::Password(_) | Way::Nowhere => return Ok(asked.visit.go("/device/sign-in")),
     };
     let clock = Arc::clone(&asked.visit.services.clock);
     let app = asked.code.app();
@@ -50,10 +46,10 @@ pub(in crate::http) async fn start(State(services): State<Services>, request: Re
         SignIn::Assertion { url, .. } => Ok(assertion_url(visit, url, &state)),
         SignIn::Oidc { .. } => authorization_url(visit, &sign_in, &state).await,
     };
-    match target {
+    Ok(match target {
         Ok(url) => visit.leave(&url),
         Err(failed) => failure(visit, &failed),
-    }
+    })
 }
 
 /// The application's page, told where to send the visitor back to, and with what.
@@ -77,12 +73,9 @@ async fn authorization_url(visit: &Visit, sign_in: &SignIn, state: &str) -> Resu
 pub(in crate::http) async fn returned(
     State(services): State<Services>,
     request: Request,
-) -> Response {
-    let begun = Visit::begin(services, request).and_then(|(visit, _)| with_code(visit));
-    let mut asked = match begun {
-        Ok(asked) => asked,
-        Err(answer) => return answer,
-    };
+) -> Answered {
+    let (visit, _) = Visit::begin(services, request)?;
+    let mut asked = with_code(visit)?;
     let (session, app) = (&asked.visit.session, asked.code.app());
     let query = Fields::of_query(&asked.visit.parts.uri);
     let leaving = session.leaving.clone().filter(|leaving| leaving.app() == app);
@@ -90,23 +83,22 @@ pub(in crate::http) async fn returned(
     let Some(leaving) = leaving.filter(|leaving| leaving.state == brought) else {
         // Loaded again after it worked.
         if session.who(app, asked.visit.now).is_some() {
-            return asked.visit.go("/device/confirm");
+            return Ok(asked.visit.go("/device/confirm"));
         }
-        return failure(&asked.visit, &not_under_way());
+        return Ok(failure(&asked.visit, &not_under_way()));
     };
-    let person = match asked.way().await {
-        Ok(Way::Elsewhere(sign_in)) => vouched(&asked, &sign_in, &query, &leaving.state).await,
-        Ok(Way::Password(_) | Way::Nowhere) => return asked.visit.go("/device/sign-in"),
-        Err(answer) => return answer,
+    let person = match asked.way().await? {
+        Way::Elsewhere(sign_in) => vouched(&asked, &sign_in, &query, &leaving.state).await,
+        Way::Password(_) | Way::Nowhere => return Ok(asked.visit.go("/device/sign-in")),
     };
-    match person {
+    Ok(match person {
         Ok(person) => {
             let clock = Arc::clone(&asked.visit.services.clock);
             asked.visit.session.signed_in(app, person, &*clock);
             asked.visit.go("/device/confirm")
         }
         Err(failed) => failure(&asked.visit, &failed),
-    }
+    })
 }
 
 /// Who came back, by what the application's sign-in says.

@@ -263,7 +263,12 @@ fn distrusted(error: &ClaimsVerificationError) -> OidcError {
         ClaimsVerificationError::SignatureVerification(_) => {
             "its signature is not the issuer's, or of a kind that is not taken"
         }
-        _ => "a claim is missing or wrong",
+        ClaimsVerificationError::InvalidAuthContext(_)
+        | ClaimsVerificationError::InvalidAuthTime(_)
+        | ClaimsVerificationError::InvalidSubject(_)
+        | ClaimsVerificationError::Other(_)
+        | ClaimsVerificationError::Unsupported(_)
+        | _ => "a claim is missing or wrong",
     })
 }
 

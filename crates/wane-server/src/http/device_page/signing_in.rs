@@ -2,14 +2,13 @@
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::response::Response;
 use wane::services::device_auth::SignIn;
 
 use super::deciding::{app_name, in_trouble};
 use super::password;
 use super::session::{AskedCode, Form};
 use super::views::{self, Complaint, Elsewhere};
-use super::visit::Visit;
+use super::visit::{Answered, Instead, Visit};
 use crate::settings::DevUsers;
 use crate::wiring::Services;
 
@@ -27,17 +26,17 @@ pub(super) struct Asked {
 }
 
 /// The visit and its code, or the page that is right instead.
-pub(super) fn with_code(visit: Visit) -> Result<Asked, Response> {
-    let Some(code) = visit.session.asked.clone() else { return Err(visit.go("/device")) };
+pub(super) fn with_code(visit: Visit) -> Result<Asked, Instead> {
+    let Some(code) = visit.session.asked.clone() else { return Err(visit.go("/device").into()) };
     if code.has_expired(visit.now) {
-        return Err(visit.show(views::expired(visit.prefix())));
+        return Err(visit.show(views::expired(visit.prefix())).into());
     }
     Ok(Asked { visit, code })
 }
 
 impl Asked {
     /// What the operator said about this application, or else about the server.
-    pub(super) async fn way(&self) -> Result<Way, Response> {
+    pub(super) async fn way(&self) -> Result<Way, Instead> {
         let services = &self.visit.services;
         match services.device_auth.of(self.code.app()).sign_in().await {
             Ok(Some(sign_in)) => Ok(Way::Elsewhere(sign_in)),
@@ -45,7 +44,7 @@ impl Asked {
                 Some(users) => Way::Password(users.clone()),
                 None => Way::Nowhere,
             }),
-            Err(error) => Err(in_trouble(&self.visit, error)),
+            Err(error) => Err(in_trouble(&self.visit, error).into()),
         }
     }
 }
@@ -54,29 +53,23 @@ impl Asked {
 pub(in crate::http) async fn sign_in(
     State(services): State<Services>,
     request: Request,
-) -> Response {
-    let begun = Visit::begin(services, request).and_then(|(visit, _)| with_code(visit));
-    let asked = match begun {
-        Ok(asked) => asked,
-        Err(answer) => return answer,
-    };
+) -> Answered {
+    let (visit, _) = Visit::begin(services, request)?;
+    let asked = with_code(visit)?;
     let Asked { visit, code } = &asked;
     if visit.session.who(code.app(), visit.now).is_some() {
-        return visit.go("/device/confirm");
+        return Ok(visit.go("/device/confirm"));
     }
-    let (way, app) = match (asked.way().await, app_name(visit, code).await) {
-        (Ok(way), Ok(app)) => (way, app),
-        (Err(answer), _) | (_, Err(answer)) => return answer,
-    };
+    let (way, app) = (asked.way().await?, app_name(visit, code).await?);
     let prefix = visit.prefix();
-    visit.show(match way {
+    Ok(visit.show(match way {
         Way::Elsewhere(sign_in) => {
             let host = host_of(&sign_in);
             views::elsewhere(&Elsewhere { prefix, app: &app, host })
         }
         Way::Password(_) => views::password(prefix, &visit.token(Form::SignIn), &app, "", None),
         Way::Nowhere => views::no_sign_in(prefix, &app),
-    })
+    }))
 }
 
 /// The host that people will see.
@@ -90,24 +83,14 @@ fn host_of(sign_in: &SignIn) -> &str {
 pub(in crate::http) async fn by_password(
     State(services): State<Services>,
     request: Request,
-) -> Response {
-    let (visit, body) = match Visit::begin(services, request) {
-        Ok(begun) => begun,
-        Err(answer) => return answer,
-    };
-    let fields = match visit.form(body).await {
-        Ok(fields) => fields,
-        Err(answer) => return answer,
-    };
+) -> Answered {
+    let (visit, body) = Visit::begin(services, request)?;
+    let fields = visit.form(body).await?;
     let is_own = visit.is_own(&fields, Form::SignIn);
-    let mut asked = match with_code(visit) {
-        Ok(asked) => asked,
-        Err(answer) => return answer,
-    };
-    let users = match asked.way().await {
-        Ok(Way::Password(users)) => users,
-        Ok(Way::Elsewhere(_) | Way::Nowhere) => return asked.visit.go("/device/sign-in"),
-        Err(answer) => return answer,
+    let mut asked = with_code(visit)?;
+    let users = match asked.way().await? {
+        Way::Password(users) => users,
+        Way::Elsewhere(_) | Way::Nowhere => return Ok(asked.visit.go("/device/sign-in")),
     };
     let name = fields.get("name").unwrap_or_default();
     if !is_own {
@@ -119,7 +102,7 @@ pub(in crate::http) async fn by_password(
         Ok(Some(person)) => {
             let clock = std::sync::Arc::clone(&asked.visit.services.clock);
             asked.visit.session.signed_in(asked.code.app(), person, &*clock);
-            asked.visit.go("/device/confirm")
+            Ok(asked.visit.go("/device/confirm"))
         }
         Ok(None) => {
             let advice = "Please check both and try again.";
@@ -142,38 +125,29 @@ async fn refused(
     complaint: &Complaint,
     status: StatusCode,
     retry_after: Option<u64>,
-) -> Response {
+) -> Answered {
     let Asked { visit, code } = asked;
-    let app = match app_name(visit, code).await {
-        Ok(app) => app,
-        Err(answer) => return answer,
-    };
+    let app = app_name(visit, code).await?;
     let (token, name) = (visit.token(Form::SignIn), name.chars().take(255).collect::<String>());
     let page = views::password(visit.prefix(), &token, &app, &name, Some(complaint));
     let page = page.status(status);
-    visit.show(match retry_after {
+    Ok(visit.show(match retry_after {
         Some(seconds) => page.retry_after(seconds),
         None => page,
-    })
+    }))
 }
 
 /// `POST /device/sign-out`: to sign in as somebody else.
 pub(in crate::http) async fn sign_out(
     State(services): State<Services>,
     request: Request,
-) -> Response {
-    let (mut visit, body) = match Visit::begin(services, request) {
-        Ok(begun) => begun,
-        Err(answer) => return answer,
-    };
-    let fields = match visit.form(body).await {
-        Ok(fields) => fields,
-        Err(answer) => return answer,
-    };
+) -> Answered {
+    let (mut visit, body) = Visit::begin(services, request)?;
+    let fields = visit.form(body).await?;
     if !visit.is_own(&fields, Form::Decision) {
-        return visit.show(views::stale(visit.prefix()));
+        return Ok(visit.show(views::stale(visit.prefix())));
     }
     let clock = std::sync::Arc::clone(&visit.services.clock);
     visit.session.signed_out(&*clock);
-    visit.go("/device/sign-in")
+    Ok(visit.go("/device/sign-in"))
 }

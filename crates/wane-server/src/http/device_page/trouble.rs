@@ -19,12 +19,19 @@ pub(super) enum Trouble {
 
 impl From<DeviceAuthError> for Trouble {
     fn from(error: DeviceAuthError) -> Self {
-        match error {
-            DeviceAuthError::Limited { retry_after, .. } => Self::Limited(retry_after),
+        match &error {
+            DeviceAuthError::Limited { retry_after, .. } => Self::Limited(*retry_after),
             DeviceAuthError::Store(StoreError::Unknown { .. }) => Self::Unsure,
             // What the store said goes to the log, not to strangers. No error of the service has a
             // code in it.
-            error => {
+            DeviceAuthError::Store(_)
+            | DeviceAuthError::Contended
+            | DeviceAuthError::Broken { .. }
+            | DeviceAuthError::Invalid { .. }
+            | DeviceAuthError::InvalidClient
+            | DeviceAuthError::InvalidScope { .. }
+            | DeviceAuthError::ClientExists
+            | _ => {
                 tracing::warn!(%error, "the page of device login cannot answer");
                 Self::Away
             }

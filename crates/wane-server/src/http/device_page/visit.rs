@@ -16,6 +16,25 @@ use super::shell::{Page, see_other};
 use super::views;
 use crate::wiring::Services;
 
+/// The answer to a visit; an error where another page is right than the one that was asked for.
+pub(super) type Answered = Result<Response, Instead>;
+
+/// The page that is right instead.
+#[derive(Debug)]
+pub(in crate::http) struct Instead(Box<Response>);
+
+impl From<Response> for Instead {
+    fn from(response: Response) -> Self {
+        Self(Box::new(response))
+    }
+}
+
+impl IntoResponse for Instead {
+    fn into_response(self) -> Response {
+        *self.0
+    }
+}
+
 /// A request, seen from the page.
 #[derive(Debug)]
 pub(super) struct Visit {
@@ -34,7 +53,7 @@ pub(super) struct Visit {
 
 impl Visit {
     /// The visit, and the body of its request; or the answer to a request that names no host.
-    pub(super) fn begin(services: Services, request: Request) -> Result<(Self, Body), Response> {
+    pub(super) fn begin(services: Services, request: Request) -> Result<(Self, Body), Instead> {
         let (parts, body) = request.into_parts();
         let base_url = services.origin.base_url(&parts).map_err(IntoResponse::into_response)?;
         let (key, now) = (services.device_auth.page_key(), services.clock.now());
@@ -47,13 +66,13 @@ impl Visit {
 
     /// Reads a form that must be ours; or says what to answer where it is not even a form, or was
     /// sent by another site.
-    pub(super) async fn form(&self, body: Body) -> Result<Fields, Response> {
+    pub(super) async fn form(&self, body: Body) -> Result<Fields, Instead> {
         if !same_site::is_ours(&self.parts.headers, &self.base_url) {
             let page = views::other_site(self.prefix()).status(StatusCode::FORBIDDEN);
-            return Err(page.answer(self.prefix(), None));
+            return Err(page.answer(self.prefix(), None).into());
         }
         Fields::of_form(&self.parts.headers, body, &self.services.clock).await.map_err(|status| {
-            views::not_understood(self.prefix()).status(status).answer(self.prefix(), None)
+            views::not_understood(self.prefix()).status(status).answer(self.prefix(), None).into()
         })
     }
 

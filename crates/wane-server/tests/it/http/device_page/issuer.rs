@@ -248,7 +248,14 @@ impl Issuer {
             Lie::Unsigned => String::new(),
             Lie::Signature => Keys::draw("forger").sign(&signed),
             Lie::SharedSecret => mac(SECRET, &signed),
-            _ => state.keys.sign(&signed),
+            Lie::Nothing
+            | Lie::Nonce
+            | Lie::Audience
+            | Lie::Issuer
+            | Lie::Expired
+            | Lie::NoIdToken
+            | Lie::LongSubject
+            | Lie::TokenError => state.keys.sign(&signed),
         };
         format!("{signed}.{signature}")
     }
