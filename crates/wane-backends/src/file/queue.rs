@@ -4,14 +4,19 @@
 //! for as many to come back, since those just answered tend to ask again. A lone caller never waits
 //! for anyone; after it the writer stays awake for a moment, because waking it would take as long as
 //! a tenth of a commit.
+//!
+//! After a group of megabytes more tends to come, as of an upload, and what a commit takes beside
+//! its bytes is saved where they come in fewer groups. So as long as nothing waits but large values,
+//! and more of them keep coming, the writer lets them gather.
 
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
 use wane::store::{Outcome, StoreError};
 
 use super::engine::KeyedChange;
+use super::format::LARGE;
 
 /// How long the writer waits for the callers of the last group to come back.
 const GATHER: Duration = Duration::from_micros(300);
@@ -22,6 +27,13 @@ const LOOKS: usize = 32;
 
 /// What a group may weigh: callers of a small write must not wait for gigabytes of others'.
 const GROUP_BYTES: usize = 8 << 20;
+
+/// A group of so many bytes is part of something larger, and the next one is let gather so many.
+const STREAM: usize = 1 << 20;
+const STREAM_GROUP: usize = 4 << 20;
+
+/// How long nothing must have come for the writer to wait no longer.
+const QUIET: Duration = Duration::from_millis(1);
 
 /// What one caller asked for, and where its answers go.
 #[derive(Debug)]
@@ -63,9 +75,51 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     jobs: Vec<Job>,
-    /// How many jobs a gathering writer waits for; 0 when it does not gather.
-    awaited: usize,
+    /// Their bytes, roughly.
+    weight: usize,
+    /// Jobs that hold no large value.
+    light: usize,
+    /// What a gathering writer waits for.
+    awaited: Option<Awaited>,
+    /// Bytes of the last group.
+    last_weight: usize,
     closed: bool,
+}
+
+/// What is worth waiting for.
+#[derive(Debug, Clone, Copy)]
+enum Awaited {
+    /// So many jobs.
+    Jobs(usize),
+    /// So many bytes, or a job that must not wait for them.
+    Bytes(usize),
+}
+
+impl State {
+    /// The jobs of a group.
+    fn take(&mut self) -> Vec<Job> {
+        let mut weight = 0;
+        let full = self.jobs.iter().position(|job| {
+            weight += job.weight();
+            weight > GROUP_BYTES
+        });
+        // A job that is heavier than a group makes a group of its own.
+        let left = full.map_or(Vec::new(), |at| self.jobs.split_off(at.max(1)));
+        let group = std::mem::replace(&mut self.jobs, left);
+        let left = self.jobs.iter().map(Job::weight);
+        let left_weight = left.clone().sum();
+        self.light = left.filter(|weight| *weight < LARGE).count();
+        self.last_weight = self.weight - left_weight;
+        self.weight = left_weight;
+        group
+    }
+
+    fn has(&self, awaited: Awaited) -> bool {
+        match awaited {
+            Awaited::Jobs(jobs) => self.jobs.len() >= jobs,
+            Awaited::Bytes(bytes) => self.weight >= bytes || self.light > 0 || self.closed,
+        }
+    }
 }
 
 impl Queue {
@@ -75,9 +129,12 @@ impl Queue {
         if state.closed {
             return Err(job);
         }
+        let weight = job.weight();
+        state.weight += weight;
+        state.light += usize::from(weight < LARGE);
         state.jobs.push(job);
         let first = state.jobs.len() == 1;
-        let enough = state.awaited > 0 && state.jobs.len() >= state.awaited;
+        let enough = state.awaited.is_some_and(|awaited| state.has(awaited));
         drop(state);
         if enough {
             self.enough.notify_one();
@@ -91,22 +148,34 @@ impl Queue {
     /// Takes all jobs, after a moment's wait for as many as the last group had.
     pub(super) fn take(&self, last_group: usize) -> Taken {
         let mut state = self.state.lock();
-        if last_group > 1 && !state.jobs.is_empty() && state.jobs.len() < last_group {
-            state.awaited = last_group;
-            self.enough.wait_for(&mut state, GATHER);
-            state.awaited = 0;
+        if !state.jobs.is_empty() {
+            if state.last_weight >= STREAM {
+                self.gather_stream(&mut state);
+            } else if last_group > 1 && !state.has(Awaited::Jobs(last_group)) {
+                self.gather(&mut state, Awaited::Jobs(last_group), GATHER);
+            }
         }
         if state.jobs.is_empty() {
             return if state.closed { Taken::Closed } else { Taken::Nothing };
         }
-        let mut weight = 0;
-        let full = state.jobs.iter().position(|job| {
-            weight += job.weight();
-            weight > GROUP_BYTES
-        });
-        // A job that is heavier than a group makes a group of its own.
-        let left = full.map_or(Vec::new(), |at| state.jobs.split_off(at.max(1)));
-        Taken::Group(std::mem::replace(&mut state.jobs, left))
+        Taken::Group(state.take())
+    }
+
+    /// Waits while large values keep coming and nothing else does.
+    fn gather_stream(&self, state: &mut MutexGuard<'_, State>) {
+        let awaited = Awaited::Bytes(STREAM_GROUP);
+        let mut before = 0;
+        while state.jobs.len() > before && !state.has(awaited) {
+            before = state.jobs.len();
+            self.gather(state, awaited, QUIET);
+        }
+    }
+
+    /// Waits until what is awaited is there, or for so long.
+    fn gather(&self, state: &mut MutexGuard<'_, State>, awaited: Awaited, longest: Duration) {
+        state.awaited = Some(awaited);
+        self.enough.wait_for(state, longest);
+        state.awaited = None;
     }
 
     /// Returns once a job is there, or after a moment. For a writer that has just answered.
@@ -131,5 +200,74 @@ impl Queue {
         self.state.lock().closed = true;
         self.arrived.notify_one();
         self.enough.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wane::store::{Change, Key, Life, Timestamp, Value, Write};
+
+    use super::*;
+    use crate::file::format::encode_key;
+
+    fn job(size: usize) -> Job {
+        let write = Write::new(Value::new(vec![0; size]).unwrap(), Life::Permanent);
+        let change = Change::put(write, || Timestamp::from_unix_millis(0)).unwrap();
+        let key = encode_key(&Key::new(b"queue", b"").unwrap());
+        Job { changes: vec![KeyedChange { key, change }], reply: oneshot::channel().0 }
+    }
+
+    fn push(queue: &Queue, size: usize, count: usize) {
+        (0..count).for_each(|_| assert!(queue.push(job(size)).is_ok()));
+    }
+
+    fn taken(queue: &Queue) -> usize {
+        match queue.take(0) {
+            Taken::Group(jobs) => jobs.len(),
+            Taken::Nothing | Taken::Closed => 0,
+        }
+    }
+
+    #[test]
+    fn a_group_is_no_heavier_than_it_may_be_and_what_is_left_comes_next() {
+        let queue = Queue::default();
+        push(&queue, 100_000, 100);
+        let first = taken(&queue);
+        assert!((75..=84).contains(&first), "{first}");
+        push(&queue, 10, 1);
+        assert_eq!(taken(&queue), 101 - first);
+        assert_eq!(taken(&queue), 0);
+    }
+
+    #[test]
+    fn a_stream_is_waited_for_until_there_is_enough_or_something_else_comes() {
+        let awaited = Awaited::Bytes(STREAM_GROUP);
+        let queue = Queue::default();
+        push(&queue, 100_000, 20);
+        assert!(!queue.state.lock().has(awaited), "more may come");
+        push(&queue, 100_000, 25);
+        assert!(queue.state.lock().has(awaited), "enough");
+        assert_eq!(taken(&queue), 45);
+        push(&queue, 100_000, 1);
+        push(&queue, 10, 1);
+        assert!(queue.state.lock().has(awaited), "a small one does not wait for large ones");
+        assert_eq!(taken(&queue), 2);
+        push(&queue, 100_000, 1);
+        assert!(!queue.state.lock().has(awaited), "the small one is forgotten");
+        queue.close();
+        assert!(queue.state.lock().has(awaited), "nothing more will come");
+    }
+
+    /// Whoever sends one large value after the other, each once the last was answered, is not kept
+    /// waiting for what nobody sends.
+    #[test]
+    fn a_stream_that_ends_is_taken_as_it_is() {
+        let queue = Queue::default();
+        push(&queue, 100_000, 20);
+        assert_eq!(taken(&queue), 20);
+        push(&queue, 100_000, 3);
+        assert_eq!(taken(&queue), 3, "after a moment without more");
+        push(&queue, 100_000, 1);
+        assert_eq!(taken(&queue), 1);
     }
 }
