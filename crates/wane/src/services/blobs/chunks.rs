@@ -16,7 +16,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
@@ -56,7 +56,7 @@ pub(super) struct ChunkWriter<S> {
     expires_at: Timestamp,
     pub(super) fence: Fence,
     /// What has come of the next chunk.
-    buffer: BytesMut,
+    buffer: Vec<u8>,
     /// The number of the next chunk.
     next: u32,
     writes: Writes,
@@ -66,7 +66,7 @@ pub(super) struct ChunkWriter<S> {
 
 impl<S: Store> ChunkWriter<S> {
     pub(super) fn new(shared: Arc<Shared<S>>, place: Place, expires_at: Timestamp) -> Self {
-        let (buffer, writes) = (BytesMut::new(), JoinSet::new());
+        let (buffer, writes) = (Vec::new(), JoinSet::new());
         let (fence, summing) = (Fence::NONE, None);
         Self { shared, place, expires_at, fence, buffer, next: 0, writes, summing }
     }
@@ -132,7 +132,7 @@ impl<S: Store> ChunkWriter<S> {
 
     fn push(&mut self, bytes: &[u8]) {
         if self.buffer.capacity() == 0 {
-            self.buffer.reserve(CHUNK);
+            self.buffer = self.shared.buffers.take();
         }
         self.buffer.extend_from_slice(bytes);
     }
@@ -177,7 +177,7 @@ impl<S: Store> ChunkWriter<S> {
     /// The buffered bytes, in no more memory than they need.
     fn take(&mut self) -> Bytes {
         if self.buffer.len() == CHUNK {
-            return std::mem::take(&mut self.buffer).freeze();
+            return self.shared.buffers.lend(std::mem::take(&mut self.buffer));
         }
         let bytes = Bytes::copy_from_slice(&self.buffer);
         self.buffer.clear();

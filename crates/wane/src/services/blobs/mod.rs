@@ -41,6 +41,7 @@
 //! store did not confirm.
 //! Not here: HTTP, and the tus protocol over it.
 
+mod buffers;
 mod chunks;
 mod download;
 mod limits;
@@ -69,6 +70,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 
+use self::buffers::Buffers;
 use self::chunks::Writes;
 use self::download::Transfers;
 use self::place::Place;
@@ -187,6 +189,7 @@ struct Shared<S> {
     settings: BlobsSettings,
     /// What is left of `shared_ahead`.
     ahead: Arc<Semaphore>,
+    buffers: Arc<Buffers>,
     ledgers: Ledgers,
     transfers: Transfers,
     removals: Removals,
@@ -210,7 +213,9 @@ impl<S: Store> Blobs<S> {
         let removals = Removals::default();
         let ahead = settings.shared_ahead.min(Semaphore::MAX_PERMITS);
         let ahead = Arc::new(Semaphore::new(ahead));
-        let shared = Shared { store, clock, settings, ahead, ledgers, transfers, removals };
+        let buffers = Arc::default();
+        let shared =
+            Shared { store, clock, settings, ahead, buffers, ledgers, transfers, removals };
         Self { shared: Arc::new(shared) }
     }
 
