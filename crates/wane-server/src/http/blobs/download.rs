@@ -53,16 +53,17 @@ pub(in crate::http) async fn download(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let blobs = services.blobs(&caller);
-    let info = blobs.info(workspace, id).await?.ok_or_else(Problem::absent)?;
+    let found = blobs.find(workspace, id).await?.ok_or_else(Problem::absent)?;
+    let info = found.info();
     let etag = etag(&info.sha256);
     match verdict(&headers, &etag) {
         Verdict::Go => {}
-        Verdict::NotModified => return Ok(not_modified(&info)),
+        Verdict::NotModified => return Ok(not_modified(info)),
         Verdict::Failed => return Err(another()),
     }
     if method == Method::HEAD {
         let length = [(CONTENT_LENGTH, HeaderValue::from(info.size))];
-        return Ok((described(&info), length, Body::empty()).into_response());
+        return Ok((described(info), length, Body::empty()).into_response());
     }
     let is_numbered = info.downloads_left.is_some();
     let part = if is_numbered { Part::Whole } else { range::asked(&headers, info.size, &etag) };
@@ -71,7 +72,7 @@ pub(in crate::http) async fn download(
         Part::Whole => None,
         Part::Bytes(range) => Some(range),
     };
-    let blob = blobs.open(workspace, id).await?.ok_or_else(Problem::absent)?;
+    let blob = blobs.open_found(found).await?.ok_or_else(Problem::absent)?;
     let info = blob.info().clone();
     let reading = match range.clone() {
         None => blob.read_all(),

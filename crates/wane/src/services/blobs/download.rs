@@ -26,7 +26,7 @@ use super::settling::{self, Settled};
 use super::sums::Comparing;
 use super::{AppBlobs, BlobsError, Sha256Sum, Shared, Suuid, unfinished};
 use crate::services::sequencer::WorkspaceId;
-use crate::store::{Fence, Store, Timestamp};
+use crate::store::{Fence, Record, Store, Timestamp};
 
 /// How often a claim tries again when another one was faster.
 const ATTEMPTS: usize = 64;
@@ -52,6 +52,23 @@ pub struct BlobInfo {
     pub downloads_left: Option<u32>,
 }
 
+/// A BLOB that was found, as it was then.
+#[derive(Debug, Clone)]
+pub struct FoundBlob {
+    place: Place,
+    info: BlobInfo,
+    /// What a download is compared with.
+    crc32: Option<u32>,
+    record: Record,
+}
+
+impl FoundBlob {
+    /// What it is.
+    pub fn info(&self) -> &BlobInfo {
+        &self.info
+    }
+}
+
 impl<S: Store> AppBlobs<S> {
     /// What the BLOB is; `None` where this workspace has no such BLOB. Takes no download.
     pub async fn info(
@@ -59,17 +76,22 @@ impl<S: Store> AppBlobs<S> {
         workspace: WorkspaceId,
         id: Suuid,
     ) -> Result<Option<BlobInfo>, BlobsError> {
-        let found = self.found(self.place(workspace, id)).await?;
-        Ok(found.map(|(info, _)| info))
+        Ok(self.find(workspace, id).await?.map(|found| found.info))
     }
 
-    /// What the BLOB is, and the sum that a download is compared with.
-    async fn found(&self, place: Place) -> Result<Option<(BlobInfo, Option<u32>)>, BlobsError> {
+    /// What the BLOB is, to look at before it is [opened](Self::open_found); `None` where this
+    /// workspace has no such BLOB. Takes no download.
+    pub async fn find(
+        &self,
+        workspace: WorkspaceId,
+        id: Suuid,
+    ) -> Result<Option<FoundBlob>, BlobsError> {
+        let place = self.place(workspace, id);
         let found = self.shared.store.get(&place.state()?).await?;
         let Some(record) = found else { return Ok(None) };
         let stored = Stored::read(&record.value)?;
-        let info = stored.info(place.id).filter(|info| self.shared.clock.now() < info.expires_at);
-        Ok(info.map(|info| (info, stored.crc32)))
+        let info = stored.info(id).filter(|info| self.shared.clock.now() < info.expires_at);
+        Ok(info.map(|info| FoundBlob { place, info, crc32: stored.crc32, record }))
     }
 
     /// Begins a download, and takes one where they are numbered; `None` where this workspace has no
@@ -81,8 +103,19 @@ impl<S: Store> AppBlobs<S> {
         workspace: WorkspaceId,
         id: Suuid,
     ) -> Result<Option<Blob<S>>, BlobsError> {
-        let place = self.place(workspace, id);
-        let Some((info, crc32)) = self.found(place).await? else { return Ok(None) };
+        match self.find(workspace, id).await? {
+            Some(found) => self.open_found(found).await,
+            None => Ok(None),
+        }
+    }
+
+    /// [Opens](Self::open) what was found a moment ago, without asking for it again. What was
+    /// removed since is `None` where downloads are numbered, and otherwise breaks off.
+    pub async fn open_found(&self, found: FoundBlob) -> Result<Option<Blob<S>>, BlobsError> {
+        let FoundBlob { place, info, crc32, record } = found;
+        if place.app != self.app {
+            return Ok(None);
+        }
         if info.downloads_left.is_none() {
             let shared = Arc::clone(&self.shared);
             return Ok(Some(Blob { shared, place, info, crc32, claim: None }));
@@ -93,19 +126,19 @@ impl<S: Store> AppBlobs<S> {
             ChunkReader::new(Arc::clone(&self.shared), place, info.size, first).next().await;
         if let Err(error) = first {
             // Whoever took the last download may have removed it meanwhile.
-            let is_there = self.info(workspace, id).await?.is_some();
+            let is_there = self.info(place.workspace, place.id).await?.is_some();
             return if is_there { Err(error) } else { Ok(None) };
         }
         // Once begun it goes on, and ends as a transfer of which nobody took a byte.
         let blobs = self.clone();
-        let task = tokio::spawn(async move { blobs.claim(place).await });
+        let task = tokio::spawn(async move { blobs.claim(place, record).await });
         task.await.unwrap_or_else(|error| Err(unfinished(error)))
     }
 
-    /// Takes one of a number of downloads.
-    async fn claim(&self, place: Place) -> Result<Option<Blob<S>>, BlobsError> {
+    /// Takes one of a number of downloads, by a swap of the `record` that was found.
+    async fn claim(&self, place: Place, record: Record) -> Result<Option<Blob<S>>, BlobsError> {
         let (shared, key) = (&self.shared, place.state()?);
-        let mut found = shared.store.get(&key).await?;
+        let mut found = Some(record);
         for _ in 0..ATTEMPTS {
             let Some(record) = found else { return Ok(None) };
             let stored = Stored::read(&record.value)?;

@@ -56,7 +56,7 @@ mod suuid;
 mod upload;
 
 pub use chunks::CHUNK;
-pub use download::{Blob, BlobInfo, Reading};
+pub use download::{Blob, BlobInfo, FoundBlob, Reading};
 pub use limits::{BlobLimits, BlobTtl, MAX_CONTENT_TYPE, MAX_NAME, MAX_NOTE, NewBlob};
 pub use quota::Usage;
 pub use resumable::{Append, Created, Keeping, Untold, UploadProgress};
