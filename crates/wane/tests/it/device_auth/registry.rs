@@ -20,7 +20,8 @@ fn confidential(id: &str) -> NewClient {
 async fn listed<S: Store>(app: &AppDeviceAuth<S>, rows: usize) -> Vec<String> {
     let (mut ids, mut after) = (Vec::new(), None);
     loop {
-        let page = app.clients(after.as_ref(), PageLimit::new(rows).unwrap()).await.unwrap();
+        let limit = PageLimit::new(rows).expect("a legal limit");
+        let page = app.clients(after.as_ref(), limit).await.expect("it answers");
         ids.extend(page.clients.iter().map(|client| client.id.to_string()));
         after = page.next;
         if after.is_none() {
@@ -30,7 +31,7 @@ async fn listed<S: Store>(app: &AppDeviceAuth<S>, rows: usize) -> Vec<String> {
 }
 
 async fn secret_of(setup: &Setup, id: &str) -> String {
-    let registered = setup.app.register(confidential(id)).await.unwrap();
+    let registered = setup.app.register(confidential(id)).await.expect("it answers");
     registered.secret.expect("it has one").reveal().to_owned()
 }
 
