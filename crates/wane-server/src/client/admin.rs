@@ -88,12 +88,12 @@ impl Admin {
     /// A page of applications, after the name `after`.
     pub async fn list_apps(&self, after: Option<&AppName>) -> Result<AppsPage, ClientError> {
         let query = after.map(|after| format!("?after={}", escaped(&after.to_string())));
-        let path = format!("{ROOT}/apps{}", query.unwrap_or_default());
-        let answer = self.0.exchange(Call::get(path, Effect::Read).up_to(LONG)).await?;
-        answer.read_as(|form: AppsForm| {
-            let apps: Result<_, _> = form.items.into_iter().map(AppForm::meaning).collect();
-            Ok(AppsPage { apps: apps?, next: form.next })
-        })
+        self.read(&format!("/apps{}", query.unwrap_or_default())).await?.read_as(
+            |form: AppsForm| {
+                let apps: Result<_, _> = form.items.into_iter().map(AppForm::meaning).collect();
+                Ok(AppsPage { apps: apps?, next: form.next })
+            },
+        )
     }
 
     /// Changes the limits that `change` names and returns all of them.
@@ -144,6 +144,11 @@ impl Admin {
     async fn new_key(&self, path: &str, body: Json) -> Result<Secret, ClientError> {
         let answer = self.write(Method::POST, path, Some(body)).await?;
         answer.read_as(|form: KeyForm| Ok(form.key.into()))
+    }
+
+    pub(super) async fn read(&self, path: &str) -> Result<super::exchange::Answer, ClientError> {
+        let call = Call::get(format!("{ROOT}{path}"), Effect::Read);
+        self.0.exchange(call.up_to(LONG)).await
     }
 
     pub(super) async fn write(

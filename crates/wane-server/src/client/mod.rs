@@ -44,7 +44,7 @@ pub use devices::{
 };
 pub use elections::{ElectionWatch, Elections, Seat};
 pub use error::{ClientError, Current, EndpointError};
-pub use oauth_clients::{NewOAuthClient, RegisteredClient};
+pub use oauth_clients::{ListedClient, ListedClients, NewOAuthClient, RegisteredClient};
 pub use outgoing::Source;
 pub use secret::Secret;
 pub use sequences::Sequences;

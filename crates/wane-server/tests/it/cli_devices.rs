@@ -267,3 +267,24 @@ fn a_confidential_client_proves_itself_by_its_secret() {
     assert_eq!(start(&server, Some(&file), "read").output().unwrap().status.code(), Some(1));
     assert!(!server.log().contains(&secret), "the server logged it");
 }
+
+#[test]
+fn clients_are_listed_and_given_new_secrets() {
+    let server = Server::in_memory();
+    let add = ["app", "client", "add", "demo/app", "Kiosk", "--confidential", "--id", "kiosk"];
+    let old = json(&server, &add)["clientSecret"].as_str().unwrap().to_owned();
+    let listed = json(&server, &["app", "client", "list", "demo/app"]);
+    let ids: Vec<_> =
+        listed["items"].as_array().unwrap().iter().map(|it| &it["clientId"]).collect();
+    assert_eq!(ids, ["demo", "kiosk"]);
+    let (_, table) = run(&server, &["app", "client", "list", "demo/app"]);
+    assert!(
+        table.contains("kiosk   Kiosk        confidential") && !table.contains(&old),
+        "{table}"
+    );
+    let secret = ["app", "client", "secret", "demo/app"];
+    let new = json(&server, &[&secret[..], &["kiosk"]].concat());
+    assert_ne!(new["clientSecret"], old.as_str());
+    assert_eq!(run(&server, &[&secret[..], &["nobody"]].concat()).0, 4);
+    assert_eq!(run(&server, &[&secret[..], &["demo"]].concat()).0, 2, "it has none");
+}

@@ -202,7 +202,7 @@ async fn a_code_is_approved_or_denied_and_errors_do_not_repeat_it() {
 async fn all_pages_of_devices_are_one_table_or_one_object() {
     let page = |subject: &str, next: &str| {
         format!(
-            r#"{{"devices":[{{"deviceId":"{DEVICE}","subject":"{subject}","clientId":"tv",
+            r#"{{"items":[{{"deviceId":"{DEVICE}","subject":"{subject}","clientId":"tv",
             "clientName":"T\u001bV","scope":"read write","linkedAt":5,
             "expiresAt":1000000899999,"address":"192.0.2.1","agent":"tv/1"}}],"next":{next}}}"#
         )
@@ -228,7 +228,7 @@ async fn all_pages_of_devices_are_one_table_or_one_object() {
     let device = json!({"deviceId": DEVICE, "subject": "alice", "clientId": "tv",
         "clientName": "T\u{1b}V", "scope": "read write", "linkedAt": 5,
         "expiresAt": 1_000_000_899_999_u64, "address": "192.0.2.1", "agent": "tv/1"});
-    assert_eq!(parsed(&desk), json!({"devices": [device], "next": null}));
+    assert_eq!(parsed(&desk), json!({"items": [device], "next": null}));
 
     player.answers(204, "", "");
     desk.out = Paper::default();
