@@ -3,11 +3,14 @@
 //! Every step follows from the session and from what the store says of its code, so loading a page
 //! again, going back and sending a form twice lead to the page that is right now. A form counts only
 //! for the code and the person that it showed.
+//!
+//! The code of a session was found before, and the session is signed: looking at it again is no
+//! guess, whatever others behind the same address have tried since.
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use wane::services::device_auth::{Approval, Asked, Decided, DeviceAuthError, Standing};
+use wane::services::device_auth::{Approval, Asked, Decided, DeviceAuthError, Guesser, Standing};
 
 use super::session::{AskedCode, DecidedCode, Form, Who};
 use super::trouble::Trouble;
@@ -84,9 +87,9 @@ async fn taken(
     let app = visit.services.device_auth.of(asked.app);
     if is_approved {
         let approval = Approval { subject: who.subject.clone(), link_token: None };
-        app.approve(code, &approval, visit.guesser()).await
+        app.approve(code, &approval, Guesser::Known).await
     } else {
-        app.deny(code, visit.guesser()).await
+        app.deny(code, Guesser::Known).await
     }
 }
 
@@ -113,7 +116,7 @@ async fn open(visit: &Visit) -> Result<Open, Instead> {
         return Err(visit.go("/device/sign-in").into());
     };
     let app = visit.services.device_auth.of(code.app());
-    match app.look_up(&code.code, visit.guesser()).await {
+    match app.look_up(&code.code, Guesser::Known).await {
         Ok(Some(asked)) if asked.is_decided => {
             Err(answered(visit, &code.code, &asked, Some(&who)).await.into())
         }
@@ -126,7 +129,7 @@ async fn open(visit: &Visit) -> Result<Open, Instead> {
 /// The page about a code that was decided: by this person, or by whomever.
 async fn answered(visit: &Visit, code: &str, asked: &Asked, who: Option<&Who>) -> Response {
     let app = visit.services.device_auth.of(asked.app);
-    let is_approved = match app.standing(code, visit.guesser()).await {
+    let is_approved = match app.standing(code, Guesser::Known).await {
         Ok(Some(Standing::Denied)) => Some(false),
         Ok(Some(Standing::Approved(subject))) => {
             who.filter(|who| who.subject == subject).map(|_| true)

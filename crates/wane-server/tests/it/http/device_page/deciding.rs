@@ -29,6 +29,21 @@ fn a_person_denies() {
     assert_eq!(told(&server, &codes), "access_denied");
 }
 
+/// Behind one address there may be a household, or somebody who guesses.
+#[test]
+fn wrong_codes_of_others_keep_nobody_from_deciding() {
+    let server = server();
+    let (mut visitor, codes) = about_to_decide(&server, "alice", "wonderland");
+    let mut other = Visitor::of(&server);
+    for letter in ["B", "C", "D", "F", "G"] {
+        assert_eq!(other.enters(&letter.repeat(10)).status, 422);
+    }
+    assert_eq!(other.enters("HHHHHHHHHH").status, 429);
+    assert!(visitor.opens("/device/confirm").body.contains("value=\"approve\""));
+    assert!(visitor.decides("approve").body.contains("<h1>Approved</h1>"));
+    assert_eq!(told(&server, &codes), "linked");
+}
+
 /// Two clicks send the same form twice, the second before the first was answered: with the cookie
 /// that knows of no decision.
 #[test]
