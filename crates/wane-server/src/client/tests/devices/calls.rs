@@ -138,7 +138,7 @@ async fn devices_come_in_pages() {
     player.json(
         200,
         &format!(
-            r#"{{"devices":[{{"deviceId":"{DEVICE}","subject":"alice","clientId":"tv",
+            r#"{{"items":[{{"deviceId":"{DEVICE}","subject":"alice","clientId":"tv",
             "clientName":"TV","scope":"read write","linkedAt":5,"expiresAt":9,
             "address":"192.0.2.1","agent":"tv/1"}}],"next":"bA"}}"#
         ),
@@ -154,11 +154,11 @@ async fn devices_come_in_pages() {
     assert_eq!(device.asking.address, Some("192.0.2.1".parse().unwrap()));
     assert_eq!(device.linked_at, Timestamp::from_unix_millis(5));
 
-    player.json(200, r#"{"devices":[]}"#);
+    player.json(200, r#"{"items":[]}"#);
     assert_eq!(devices.list(None, None).await.unwrap().next, None);
     assert_eq!(player.heard().line, "GET /api/v2/apps/demo/app/devices");
 
-    player.json(200, r#"{"devices":[{"deviceId":"short"}]}"#);
+    player.json(200, r#"{"items":[{"deviceId":"short"}]}"#);
     assert_eq!(case(&devices.list(None, None).await.unwrap_err()), "protocol");
 }
 
