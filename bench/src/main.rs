@@ -7,6 +7,7 @@
 mod backends;
 mod blobs;
 mod coordination;
+mod device;
 mod file;
 mod heap;
 mod http;
@@ -31,7 +32,7 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 const USAGE: &str = "\
 usage: wane-bench NAME [--quick] [--json FILE] [--check] [--dir DIR]
 
-  NAME         memory, file, http, backends, coordination, blobs, or all
+  NAME         memory, file, http, backends, coordination, blobs, device, or all
   --quick      smaller sizes and shorter rounds: within a minute for each name
   --json FILE  write ratios and rows as JSON
   --check      exit with 1 and name every ratio below its bar
@@ -57,6 +58,7 @@ enum Benchmark {
     Backends,
     Coordination,
     Blobs,
+    Device,
 }
 
 #[derive(Debug)]
@@ -132,9 +134,10 @@ fn benchmarks(name: &OsString) -> Result<Vec<Benchmark>, lexopt::Error> {
         Some("backends") => Ok(vec![Benchmark::Backends]),
         Some("coordination") => Ok(vec![Benchmark::Coordination]),
         Some("blobs") => Ok(vec![Benchmark::Blobs]),
+        Some("device") => Ok(vec![Benchmark::Device]),
         Some("all") => {
-            use Benchmark::{Backends, Blobs, Coordination, File, Http, Memory};
-            Ok(vec![Memory, File, Http, Backends, Coordination, Blobs])
+            use Benchmark::{Backends, Blobs, Coordination, Device, File, Http, Memory};
+            Ok(vec![Memory, File, Http, Backends, Coordination, Blobs, Device])
         }
         Some(_) | None => Err(format!("there is no benchmark {name:?}").into()),
     }
@@ -152,6 +155,7 @@ fn measure(options: &Options) -> Result<ExitCode, BoxError> {
             Benchmark::Backends => backends::run(options)?,
             Benchmark::Coordination => coordination::run(options)?,
             Benchmark::Blobs => blobs::run(options)?,
+            Benchmark::Device => device::run(options)?,
         };
         report.note(machine_note(counters.since(), start.elapsed()));
         print!("{}", report.to_text());
@@ -224,7 +228,7 @@ mod tests {
             panic!("legal arguments");
         };
         assert!(options.quick && !options.check);
-        assert_eq!(options.names.len(), 6);
+        assert_eq!(options.names.len(), 7);
     }
 
     #[test]

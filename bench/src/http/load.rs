@@ -4,6 +4,7 @@
 //! that the client takes as little of the two cores as it can, and the same for every contestant.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,21 +17,23 @@ use crate::measured::Measured;
 use crate::{BoxError, timing};
 
 /// The bytes of the next request of a connection; its number and how many it has sent are given.
-pub(super) type MakeRequest = Arc<dyn Fn(usize, u64) -> Vec<u8> + Send + Sync>;
+pub(crate) type MakeRequest = Arc<dyn Fn(usize, u64) -> Vec<u8> + Send + Sync>;
 
 /// What to send, to whom, and what must come back.
 #[derive(Clone)]
-pub(super) struct Load {
-    pub(super) server: SocketAddr,
-    pub(super) connections: usize,
-    pub(super) slice: Duration,
-    pub(super) request: MakeRequest,
-    pub(super) status: u16,
+pub(crate) struct Load {
+    pub(crate) server: SocketAddr,
+    pub(crate) connections: usize,
+    pub(crate) slice: Duration,
+    pub(crate) request: MakeRequest,
+    pub(crate) status: u16,
+    /// One of these must be in the answer; nothing is looked for where there are none.
+    pub(crate) says: &'static [&'static str],
 }
 
 impl Load {
     /// Sends requests on all connections for the slice.
-    pub(super) fn run(&self, runtime: &tokio::runtime::Runtime) -> Result<Measured, BoxError> {
+    pub(crate) fn run(&self, runtime: &tokio::runtime::Runtime) -> Result<Measured, BoxError> {
         runtime.block_on(async {
             let ended = Arc::new(AtomicBool::new(false));
             let begin = timing::now();
@@ -69,19 +72,36 @@ async fn connection(
         let request = (load.request)(number, sent);
         let begin = timing::now();
         stream.write_all(&request).await?;
-        let status = answer(&mut stream, &mut buffer).await?;
+        let answered = answer(&mut stream, &mut buffer).await?;
         times.record(begin.elapsed().as_nanos() as u64)?;
-        if status != load.status {
-            let text = String::from_utf8_lossy(&buffer[..400]).into_owned();
-            return Err(format!("expected {}, got {status}: {text}", load.status).into());
+        let body = &buffer[answered.body.clone()];
+        let (status, says) = (load.status, load.says);
+        if answered.status != status || !(says.is_empty() || says.iter().any(|it| has(body, it))) {
+            let text = String::from_utf8_lossy(&buffer[..answered.body.end.min(800)]).into_owned();
+            return Err(format!("expected {status} {says:?}, got {text}").into());
         }
         sent += 1;
     }
     Ok(times)
 }
 
-/// Reads one answer and returns its status.
-async fn answer(stream: &mut TcpStream, buffer: &mut [u8]) -> Result<u16, BoxError> {
+fn has(body: &[u8], words: &str) -> bool {
+    body.windows(words.len()).any(|part| part == words.as_bytes())
+}
+
+/// An answer in the buffer that it was read into.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) status: u16,
+    /// Where its body is.
+    pub(crate) body: Range<usize>,
+}
+
+/// Reads one answer.
+pub(crate) async fn answer(
+    stream: &mut TcpStream,
+    buffer: &mut [u8],
+) -> Result<Answered, BoxError> {
     let mut filled = 0;
     loop {
         let read = stream.read(&mut buffer[filled..]).await?;
@@ -91,9 +111,16 @@ async fn answer(stream: &mut TcpStream, buffer: &mut [u8]) -> Result<u16, BoxErr
         filled += read;
         let seen = &buffer[..filled];
         let Some(head) = seen.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
-        if filled >= head + 4 + content_length(&seen[..head]) {
+        let end = head + 4 + content_length(&seen[..head]);
+        if filled >= end {
             let status = seen.get(9..12).and_then(|status| std::str::from_utf8(status).ok());
-            return Ok(status.unwrap_or_default().parse()?);
+            return Ok(Answered {
+                status: status.unwrap_or_default().parse()?,
+                body: head + 4..end,
+            });
+        }
+        if end > buffer.len() {
+            return Err(format!("an answer of {end} bytes").into());
         }
     }
 }

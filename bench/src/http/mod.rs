@@ -7,6 +7,7 @@
 mod load;
 mod server;
 
+pub(crate) use load::{Load, answer};
 pub(crate) use server::{Kind, SERVE, Server, serve};
 
 use std::sync::Arc;
@@ -17,7 +18,6 @@ use wane::clock::SystemClock;
 use wane::services::ClusterAppId;
 use wane::services::app_ttl::{AppTtl, Quota};
 
-use self::load::Load;
 use crate::measured::Measured;
 use crate::plot::{Chart, Scale};
 use crate::report::{Report, Row};
@@ -116,7 +116,7 @@ impl Trials {
         request: load::MakeRequest,
         status: u16,
     ) -> Load {
-        Load { server: server.http, connections, slice: self.slice, request, status }
+        Load { server: server.http, connections, slice: self.slice, request, status, says: &[] }
     }
 
     fn take_turns(

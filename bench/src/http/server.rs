@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use tokio::runtime::Runtime;
 use wane::clock::SharedClock;
 use wane_server::client::{Client, Elections, Endpoint, Trust};
-use wane_server::settings::{Settings, Storage};
+use wane_server::settings::{ServeFlags, Settings, Storage};
 
 use crate::http::load::Load;
 use crate::{BoxError, machine, timing};
@@ -50,7 +50,7 @@ impl Kind {
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) kind: Kind,
-    pub(super) http: SocketAddr,
+    pub(crate) http: SocketAddr,
     admin: Option<SocketAddr>,
     key: String,
     admin_key: String,
@@ -67,7 +67,7 @@ impl Drop for Server {
 
 /// What it takes to write requests.
 #[derive(Debug, Clone)]
-pub(super) struct Requests {
+pub(crate) struct Requests {
     kind: Kind,
     key: String,
 }
@@ -118,26 +118,45 @@ impl Server {
         machine::cpu_seconds(self.process.id())
     }
 
-    pub(super) fn clone_for_requests(&self) -> Requests {
+    pub(crate) fn clone_for_requests(&self) -> Requests {
         Requests { kind: self.kind, key: self.key.clone() }
+    }
+
+    /// Where it answers operators.
+    pub(crate) fn admin(&self) -> Result<SocketAddr, BoxError> {
+        self.admin.ok_or_else(|| "there is no admin address".into())
+    }
+
+    /// A request of the operator.
+    pub(crate) fn admin_request(&self, method: &str, path: &str, body: &str) -> Vec<u8> {
+        format!(
+            "{method} /api/v1/admin{path} HTTP/1.1\r\nhost: bench\r\n\
+             authorization: Bearer {}\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            self.admin_key,
+            body.len()
+        )
+        .into_bytes()
+    }
+
+    /// The request for what the server counted.
+    pub(crate) fn metrics_request(&self) -> Vec<u8> {
+        let key = &self.admin_key;
+        format!("GET /metrics HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer {key}\r\n\r\n")
+            .into_bytes()
     }
 
     /// Lets the demo app make as many requests as it can.
     pub(crate) fn raise_limits(&self, client: &Runtime) -> Result<(), BoxError> {
         let body = r#"{"requestsPerSecond":100000000,"inFlight":100000,"maxKeys":100000000}"#;
-        let request = format!(
-            "PUT /api/v1/admin/apps/demo/app/limits HTTP/1.1\r\nhost: bench\r\n\
-             authorization: Bearer {}\r\ncontent-type: application/json\r\n\
-             content-length: {}\r\n\r\n{body}",
-            self.admin_key,
-            body.len()
-        );
+        let request = self.admin_request("PUT", "/apps/demo/app/limits", body);
         let load = Load {
-            server: self.admin.ok_or("there is no admin address")?,
+            server: self.admin()?,
             connections: 1,
             slice: Duration::from_millis(50),
-            request: std::sync::Arc::new(move |_, _| request.clone().into_bytes()),
+            request: std::sync::Arc::new(move |_, _| request.clone()),
             status: 200,
+            says: &[],
         };
         load.run(client).map(drop)
     }
@@ -157,6 +176,7 @@ impl Server {
                 slice,
                 request: std::sync::Arc::new(make),
                 status: 200,
+                says: &[],
             };
             // Connections do not keep pace with each other: twice as many writes leave no gap.
             if load.run(client)?.rate * slice.as_secs_f64() >= 2.0 * records as f64 {
@@ -168,7 +188,7 @@ impl Server {
 }
 
 impl Requests {
-    pub(super) fn get_request(&self, index: u64) -> Vec<u8> {
+    pub(crate) fn get_request(&self, index: u64) -> Vec<u8> {
         match self.kind {
             Kind::Empty => b"GET / HTTP/1.1\r\nhost: bench\r\n\r\n".to_vec(),
             Kind::Mem | Kind::File => format!(
@@ -219,12 +239,14 @@ async fn serve_nothing(ready: &Path) -> Result<(), BoxError> {
 }
 
 async fn serve_wane(storage: &str, data: &Path) -> Result<(), BoxError> {
+    // The device benchmark says by a header which address a request is from.
+    let proxies = [("WANE_TRUSTED_PROXIES".into(), "127.0.0.1".into())];
     let settings = Settings {
         storage: if storage == "mem" { Storage::Mem } else { Storage::File },
         data: data.to_path_buf(),
         listen: "127.0.0.1:0".parse()?,
         admin_listen: "127.0.0.1:0".parse()?,
-        ..Settings::default()
+        ..Settings::load(&ServeFlags::default(), proxies)?.settings
     };
     let _log = wane_server::telemetry::start(&settings)?;
     Ok(wane_server::serve::serve(&settings, Some(&data.join("ready.json"))).await?)
