@@ -117,7 +117,7 @@ pub fn main_routes() -> Vec<Route> {
         route!(GET "/device/sign-in", Access::Public, device_page::sign_in),
         route!(POST "/device/sign-in", Access::Public, device_page::by_password),
         route!(GET "/device/sign-in/start", Access::Public, device_page::start),
-        route!(GET "/device/signed-in", Access::Public, device_page::returned),
+        route!(GET "/device/signed-in/{owner}/{app}", Access::Public, device_page::returned),
         route!(POST "/device/sign-out", Access::Public, device_page::sign_out),
         route!(GET "/device/confirm", Access::Public, device_page::confirm),
         route!(POST "/device/decide", Access::Public, device_page::decide),

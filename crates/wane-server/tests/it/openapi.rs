@@ -31,7 +31,7 @@ pub(crate) const NOT_DESCRIBED: [&str; 23] = [
     "/device/icon.svg",
     "/device/sign-in",
     "/device/sign-in/start",
-    "/device/signed-in",
+    "/device/signed-in/{owner}/{app}",
     "/device/sign-out",
     "/device/confirm",
     "/device/decide",

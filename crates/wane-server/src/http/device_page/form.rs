@@ -43,6 +43,12 @@ impl Fields {
         Self(pairs.map(|(name, value)| (decoded(name), decoded(value))).collect())
     }
 
+    /// Whether one of these fields is there more than once.
+    pub(super) fn repeats(&self, names: &[&str]) -> bool {
+        let count = |name: &str| self.0.iter().filter(|(own, _)| own == name).count();
+        names.iter().any(|name| count(name) > 1)
+    }
+
     /// The value of a field that is there once. Of two, neither counts: they would have two readings.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let mut found = self.0.iter().filter(|(own, _)| own == name);
@@ -68,6 +74,7 @@ mod tests {
         assert_eq!(fields.get("x"), Some("\u{FFFD}"));
         assert_eq!((fields.get("twice"), fields.get("absent")), (None, None));
         assert_eq!(fields.get("empty"), Some(""));
+        assert!(fields.repeats(&["x", "twice"]) && !fields.repeats(&["x", "empty", "absent"]));
     }
 
     #[test]

@@ -1,22 +1,31 @@
 //! Signing in elsewhere: the visitor leaves by a link with a state that only this session knows, and
 //! comes back with it, and with a code of the issuer or an assertion of the application.
+//!
+//! Each application has a way back of its own, which must be that of the application that the
+//! visitor left for. So a code that one issuer was made to send here while the visitor is away at
+//! another is told to neither of them.
 
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use wane::services::device_auth::{AssertionSecret, SignIn};
 
 use super::assertion::{self, Expected};
+use super::deciding::app_name;
 use super::form::Fields;
-use super::oidc::{Drawn, OidcError, Party, plain};
+use super::oidc::{Brought, Drawn, OidcError, Party, plain};
 use super::session::Person;
-use super::signing_in::{Asked, Way, with_code};
+use super::signing_in::{Way, with_code};
 use super::views::{self, Complaint};
 use super::visit::{Answered, Visit};
 use crate::wiring::Services;
+
+/// What must not be in an answer twice: of two readings, one may be somebody else's.
+const ONCE: [&str; 5] = ["state", "code", "iss", "error", "assertion"];
 
 /// Why nobody is signed in, as the visitor is told it.
 struct Failed {
@@ -42,9 +51,10 @@ pub(in crate::http) async fn start(State(services): State<Services>, request: Re
     let app = asked.code.app();
     let state = asked.visit.session.leaves(app, &*clock);
     let visit = &asked.visit;
+    let way_back = way_back(visit, &app_name(visit, &asked.code).await?);
     let target = match &sign_in {
-        SignIn::Assertion { url, .. } => Ok(assertion_url(visit, url, &state)),
-        SignIn::Oidc { .. } => authorization_url(visit, &sign_in, &state).await,
+        SignIn::Assertion { url, .. } => Ok(assertion_url(visit, url, &way_back, &state)),
+        SignIn::Oidc { .. } => authorization_url(visit, &sign_in, way_back, &state).await,
     };
     Ok(match target {
         Ok(url) => visit.leave(&url),
@@ -52,33 +62,46 @@ pub(in crate::http) async fn start(State(services): State<Services>, request: Re
     })
 }
 
+/// Where people come back to who sign in to this application, `owner/app`.
+fn way_back(visit: &Visit, app: &str) -> String {
+    format!("{}/device/signed-in/{app}", visit.base_url)
+}
+
 /// The application's page, told where to send the visitor back to, and with what.
-fn assertion_url(visit: &Visit, url: &str, state: &str) -> String {
-    let return_to = format!("{}/device/signed-in", visit.base_url);
-    let return_to = utf8_percent_encode(&return_to, NON_ALPHANUMERIC);
+fn assertion_url(visit: &Visit, url: &str, way_back: &str, state: &str) -> String {
+    let return_to = utf8_percent_encode(way_back, NON_ALPHANUMERIC);
     let joint = if url.contains('?') { '&' } else { '?' };
     let prompt = if visit.session.as_another { "&prompt=login" } else { "" };
     format!("{url}{joint}return_to={return_to}&state={state}{prompt}")
 }
 
-async fn authorization_url(visit: &Visit, sign_in: &SignIn, state: &str) -> Result<String, Failed> {
-    let Some(party) = party(visit, sign_in) else { return Err(not_under_way()) };
+async fn authorization_url(
+    visit: &Visit,
+    sign_in: &SignIn,
+    way_back: String,
+    state: &str,
+) -> Result<String, Failed> {
+    let Some(party) = party(sign_in, way_back) else { return Err(not_under_way()) };
     let issuers = &visit.services.device_page.issuers;
     let as_another = visit.session.as_another;
     let url = issuers.authorization_url(&party, &drawn(visit, state), as_another).await;
     url.map_err(|error| told(&error))
 }
 
-/// `GET /device/signed-in`: back from the application's sign-in.
+/// `GET /device/signed-in/{owner}/{app}`: back from the application's sign-in.
 pub(in crate::http) async fn returned(
     State(services): State<Services>,
+    path: Result<Path<(String, String)>, PathRejection>,
     request: Request,
 ) -> Answered {
     let (visit, _) = Visit::begin(services, request)?;
     let mut asked = with_code(visit)?;
+    let name = app_name(&asked.visit, &asked.code).await?;
+    let is_way_back = path.is_ok_and(|Path((owner, app))| format!("{owner}/{app}") == name);
     let (session, app) = (&asked.visit.session, asked.code.app());
     let query = Fields::of_query(&asked.visit.parts.uri);
     let leaving = session.leaving.clone().filter(|leaving| leaving.app() == app);
+    let leaving = leaving.filter(|_| is_way_back && !query.repeats(&ONCE));
     let brought = query.get("state").unwrap_or_default();
     let Some(leaving) = leaving.filter(|leaving| leaving.state == brought) else {
         // Loaded again after it worked.
@@ -88,7 +111,11 @@ pub(in crate::http) async fn returned(
         return Ok(failure(&asked.visit, &not_under_way()));
     };
     let person = match asked.way().await? {
-        Way::Elsewhere(sign_in) => vouched(&asked, &sign_in, &query, &leaving.state).await,
+        Way::Elsewhere(sign_in) => {
+            let way_back = way_back(&asked.visit, &name);
+            let (visit, state) = (&asked.visit, &leaving.state);
+            vouched(&sign_in, Back { visit, way_back, query: &query, state }).await
+        }
         Way::Password(_) | Way::Nowhere => return Ok(asked.visit.go("/device/sign-in")),
     };
     Ok(match person {
@@ -101,14 +128,17 @@ pub(in crate::http) async fn returned(
     })
 }
 
+/// A visitor who is back with the state that they left with.
+struct Back<'a> {
+    visit: &'a Visit,
+    way_back: String,
+    query: &'a Fields,
+    state: &'a str,
+}
+
 /// Who came back, by what the application's sign-in says.
-async fn vouched(
-    asked: &Asked,
-    sign_in: &SignIn,
-    query: &Fields,
-    state: &str,
-) -> Result<Person, Failed> {
-    if let Some(error) = query.get("error") {
+async fn vouched(sign_in: &SignIn, back: Back<'_>) -> Result<Person, Failed> {
+    if let Some(error) = back.query.get("error") {
         tracing::info!(error = %plain(error), "a sign-in was not completed");
         return Err(Failed::new(
             StatusCode::FORBIDDEN,
@@ -116,28 +146,19 @@ async fn vouched(
             "The sign-in was cancelled or refused there. You can try again.",
         ));
     }
-    match sign_in {
-        SignIn::Assertion { secret, .. } => by_assertion(&asked.visit, secret, query, state),
-        SignIn::Oidc { issuer, .. } => {
-            // RFC 9207: an answer that names another issuer was meant for another sign-in.
-            if query.get("iss").is_some_and(|iss| iss != issuer) {
-                return Err(not_under_way());
-            }
-            let Some(party) = party(&asked.visit, sign_in) else { return Err(not_under_way()) };
-            let code = query.get("code").unwrap_or_default();
-            let issuers = &asked.visit.services.device_page.issuers;
-            let person = issuers.redeem(&party, code, &drawn(&asked.visit, state)).await;
-            person.map_err(|error| told(&error))
-        }
+    if let SignIn::Assertion { secret, .. } = sign_in {
+        return by_assertion(secret, &back);
     }
+    let Back { visit, way_back, query, state } = back;
+    let Some(party) = party(sign_in, way_back) else { return Err(not_under_way()) };
+    let brought = Brought { code: query.get("code").unwrap_or_default(), iss: query.get("iss") };
+    let issuers = &visit.services.device_page.issuers;
+    let person = issuers.redeem(&party, brought, &drawn(visit, state)).await;
+    person.map_err(|error| told(&error))
 }
 
-fn by_assertion(
-    visit: &Visit,
-    secret: &AssertionSecret,
-    query: &Fields,
-    state: &str,
-) -> Result<Person, Failed> {
+fn by_assertion(secret: &AssertionSecret, back: &Back<'_>) -> Result<Person, Failed> {
+    let Back { visit, query, state, .. } = back;
     let audience = format!("{}/device", visit.base_url);
     let expected = Expected { secret, audience: &audience, state, now: visit.now };
     let assertion = query.get("assertion").unwrap_or_default();
@@ -152,9 +173,8 @@ fn by_assertion(
     })
 }
 
-fn party<'a>(visit: &Visit, sign_in: &'a SignIn) -> Option<Party<'a>> {
+fn party(sign_in: &SignIn, redirect_uri: String) -> Option<Party<'_>> {
     let SignIn::Oidc { issuer, client_id, client_secret } = sign_in else { return None };
-    let redirect_uri = format!("{}/device/signed-in", visit.base_url);
     Some(Party { issuer, client_id, client_secret: client_secret.as_ref(), redirect_uri })
 }
 
@@ -178,6 +198,7 @@ fn told(error: &OidcError) -> Failed {
             "You are not signed in",
             "The place where you sign in did not confirm who you are. You can try again.",
         ),
+        OidcError::OfAnother => not_under_way(),
     }
 }
 

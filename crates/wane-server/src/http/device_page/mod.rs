@@ -5,7 +5,7 @@
 //! /device --code--> /device/confirm --decide--> /device/done
 //!                    |         ^
 //!                    v         |
-//!               /device/sign-in +--> elsewhere --> /device/signed-in
+//!               /device/sign-in +--> elsewhere --> /device/signed-in/{owner}/{app}
 //! ```
 //!
 //! Promises: a link alone approves nothing; showing a page writes nothing and costs no attempt;

@@ -13,15 +13,20 @@ use std::time::Duration;
 
 use chrono::DateTime;
 use openidconnect::core::{
-    CoreAuthPrompt, CoreAuthenticationFlow, CoreClient, CoreClientAuthMethod, CoreIdToken,
-    CoreJwsSigningAlgorithm as Algorithm, CoreProviderMetadata,
+    CoreAuthDisplay, CoreAuthPrompt, CoreAuthenticationFlow, CoreClaimName, CoreClaimType,
+    CoreClient, CoreClientAuthMethod, CoreGrantType, CoreIdToken, CoreJsonWebKey,
+    CoreJweContentEncryptionAlgorithm, CoreJweKeyManagementAlgorithm,
+    CoreJwsSigningAlgorithm as Algorithm, CoreResponseMode, CoreResponseType,
+    CoreSubjectIdentifierType,
 };
 use openidconnect::{
-    AuthType, AuthorizationCode, ClaimsVerificationError, ClientId, ClientSecret, CsrfToken,
-    DiscoveryError, EndpointMaybeSet, EndpointNotSet, EndpointSet, IssuerUrl, Nonce,
-    PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, RequestTokenError, Scope, TokenResponse as _,
+    AdditionalProviderMetadata, AuthType, AuthorizationCode, ClaimsVerificationError, ClientId,
+    ClientSecret, CsrfToken, DiscoveryError, EndpointMaybeSet, EndpointNotSet, EndpointSet,
+    IssuerUrl, Nonce, PkceCodeChallenge, PkceCodeVerifier, ProviderMetadata, RedirectUrl,
+    RequestTokenError, Scope, TokenResponse as _,
 };
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use wane::clock::SharedClock;
 use wane::services::device_auth::{OidcSecret, SignIn};
 
@@ -64,6 +69,31 @@ type Ready = CoreClient<
     EndpointMaybeSet,
 >;
 
+/// What an issuer says of itself beside what OpenID Connect has.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct More {
+    /// RFC 9207: it names itself in each answer that it sends people back with.
+    #[serde(default, rename = "authorization_response_iss_parameter_supported")]
+    names_itself: bool,
+}
+
+impl AdditionalProviderMetadata for More {}
+
+type Metadata = ProviderMetadata<
+    More,
+    CoreAuthDisplay,
+    CoreClientAuthMethod,
+    CoreClaimName,
+    CoreClaimType,
+    CoreGrantType,
+    CoreJweContentEncryptionAlgorithm,
+    CoreJweKeyManagementAlgorithm,
+    CoreJsonWebKey,
+    CoreResponseMode,
+    CoreResponseType,
+    CoreSubjectIdentifierType,
+>;
+
 /// Why nobody is signed in. For the log: neither codes, tokens nor secrets are in it.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OidcError {
@@ -76,6 +106,9 @@ pub(super) enum OidcError {
     /// What it says of the visitor is not to be believed.
     #[error("the ID token is not good: {0}")]
     NotGood(&'static str),
+    /// RFC 9207: the answer is of another issuer, or hides of which.
+    #[error("the answer that came back does not name the issuer that it should be of")]
+    OfAnother,
 }
 
 /// What was drawn for one visitor who signs in.
@@ -102,6 +135,14 @@ pub(super) struct Party<'a> {
     pub(super) redirect_uri: String,
 }
 
+/// What somebody came back with.
+#[derive(Clone, Copy)]
+pub(super) struct Brought<'a> {
+    pub(super) code: &'a str,
+    /// The issuer that the answer names.
+    pub(super) iss: Option<&'a str>,
+}
+
 /// The issuers that were asked lately.
 #[derive(Debug)]
 pub(super) struct Issuers {
@@ -112,7 +153,7 @@ pub(super) struct Issuers {
 
 #[derive(Debug, Clone)]
 struct Known {
-    metadata: Arc<CoreProviderMetadata>,
+    metadata: Arc<Metadata>,
     asked_at: Duration,
 }
 
@@ -148,17 +189,21 @@ impl Issuers {
         Ok(request.url().0.into())
     }
 
-    /// Who came back with this code.
+    /// Who came back. A code of another issuer is told to nobody.
     pub(super) async fn redeem(
         &self,
         party: &Party<'_>,
-        code: &str,
+        brought: Brought<'_>,
         drawn: &Drawn,
     ) -> Result<Person, OidcError> {
         let known = self.about(party.issuer, KEPT).await?;
+        let names_itself = known.metadata.additional_metadata().names_itself;
+        if brought.iss.map_or(names_itself, |iss| iss != party.issuer) {
+            return Err(OidcError::OfAnother);
+        }
         let client = party.client(&known.metadata)?;
         let exchange = client
-            .exchange_code(AuthorizationCode::new(code.to_owned()))
+            .exchange_code(AuthorizationCode::new(brought.code.to_owned()))
             .map_err(|_| OidcError::Unanswered("it names no token endpoint".into()))?
             .set_pkce_verifier(PkceCodeVerifier::new(drawn.verifier.clone()));
         let answer = exchange.request_async(&self.fetcher).await.map_err(|error| match error {
@@ -211,7 +256,7 @@ impl Issuers {
         }
         let url = IssuerUrl::new(issuer.to_owned())
             .map_err(|_| OidcError::Unanswered("it is not a URL".into()))?;
-        let metadata = CoreProviderMetadata::discover_async(url, &self.fetcher).await;
+        let metadata = Metadata::discover_async(url, &self.fetcher).await;
         let metadata = Arc::new(metadata.map_err(undiscovered)?);
         let known = Known { metadata, asked_at: now };
         let mut all = self.known.lock();
@@ -224,7 +269,7 @@ impl Issuers {
 }
 
 impl Party<'_> {
-    fn client(&self, metadata: &CoreProviderMetadata) -> Result<Ready, OidcError> {
+    fn client(&self, metadata: &Metadata) -> Result<Ready, OidcError> {
         let redirect = RedirectUrl::new(self.redirect_uri.clone())
             .map_err(|_| OidcError::Unanswered("our own URL is not one".into()))?;
         let secret = self.client_secret.map(|it| ClientSecret::new(it.reveal().to_owned()));

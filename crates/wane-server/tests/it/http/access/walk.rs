@@ -144,7 +144,7 @@ const CALLS: &[(&str, &str, &str, u16)] = &[
     ("GET", "/device/sign-in", "", 303),
     ("POST", "/device/sign-in", "", 415),
     ("GET", "/device/sign-in/start", "", 303),
-    ("GET", "/device/signed-in", "", 303),
+    ("GET", "/device/signed-in/{owner}/{app}", "", 303),
     ("POST", "/device/sign-out", "", 415),
     ("GET", "/device/confirm", "", 303),
     ("POST", "/device/decide", "", 415),

@@ -114,7 +114,7 @@ fn every_answer_keeps_others_out() {
         "/device/confirm",
         "/device/sign-in",
         "/device/sign-in/start",
-        "/device/signed-in",
+        "/device/signed-in/demo/app",
         "/device/done",
         "/device/style.css",
         "/device/icon.svg",

@@ -52,6 +52,10 @@ struct State {
     codes: HashMap<String, HashMap<String, String>>,
     /// Requests for its keys.
     keys_asked: usize,
+    /// What its token endpoint was told, as it came.
+    tokens_asked: Vec<String>,
+    /// RFC 9207.
+    names_itself: bool,
 }
 
 struct Keys {
@@ -97,6 +101,8 @@ impl Issuer {
             keys: Keys::draw("first"),
             codes: HashMap::new(),
             keys_asked: 0,
+            tokens_asked: Vec::new(),
+            names_itself: false,
         };
         let issuer = Self { address, state: Arc::new(Mutex::new(state)) };
         let serving = issuer.clone();
@@ -125,6 +131,15 @@ impl Issuer {
         self.state.lock().unwrap().keys_asked
     }
 
+    pub(super) fn tokens_asked(&self) -> Vec<String> {
+        self.state.lock().unwrap().tokens_asked.clone()
+    }
+
+    /// Says from now on that each of its answers names it, and names it.
+    pub(super) fn names_itself(&self) {
+        self.state.lock().unwrap().names_itself = true;
+    }
+
     /// The person signs in: what the browser is sent back with, for the URL that it came with.
     pub(super) fn authorizes(&self, url: &str) -> String {
         let (endpoint, query) = url.split_once('?').unwrap();
@@ -137,7 +152,8 @@ impl Issuer {
         assert!(asked["state"].len() >= 22 && asked["nonce"].len() >= 22, "{asked:?}");
         let mut state = self.state.lock().unwrap();
         let code = format!("code-{}", state.codes.len());
-        let back = format!("{}?code={code}&state={}", asked["redirect_uri"], asked["state"]);
+        let iss = if state.names_itself { format!("&iss={}", self.url()) } else { String::new() };
+        let back = format!("{}?code={code}&state={}{iss}", asked["redirect_uri"], asked["state"]);
         state.codes.insert(code, asked);
         back
     }
@@ -174,6 +190,7 @@ impl Issuer {
             }
             "/token" => {
                 let form = String::from_utf8(body).unwrap();
+                self.state.lock().unwrap().tokens_asked.push(form.clone());
                 self.token(&fields(&form), header("authorization").as_deref())
             }
             _ => ("404 Not Found", json!({})),
@@ -197,6 +214,7 @@ impl Issuer {
             "response_types_supported": ["code"],
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": ["ES256"],
+            "authorization_response_iss_parameter_supported": self.state.lock().unwrap().names_itself,
         })
     }
 

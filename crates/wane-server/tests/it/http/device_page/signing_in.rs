@@ -106,7 +106,7 @@ fn claims(state: &str) -> Json {
 }
 
 fn returns(visitor: &mut Visitor<'_>, state: &str, assertion: &str) -> Answer {
-    visitor.opens(&format!("/device/signed-in?state={state}&assertion={assertion}"))
+    visitor.opens(&format!("/device/signed-in/demo/app?state={state}&assertion={assertion}"))
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn an_assertion_of_the_application_signs_its_visitor_in() {
     assert_eq!(page, "https://app.example/link");
     let query = fields(query);
     assert_eq!(query["tenant"], "7");
-    assert_eq!(query["return_to"], "http://test/device/signed-in");
+    assert_eq!(query["return_to"], "http://test/device/signed-in/demo/app");
     let right = assertion(&secret, &claims(&query["state"]));
     let page = returns(&mut visitor, &query["state"], &right);
     assert!(page.body.contains("Carol C."), "{}", page.body);
@@ -161,7 +161,8 @@ fn an_assertion_that_is_forged_reused_or_planted_signs_nobody_in() {
     }
     let mut elsewhere = Visitor::of(&server);
     assert!(returns(&mut elsewhere, &state, &right).body.contains("Enter the code"));
-    let refused = victim.opens(&format!("/device/signed-in?state={state}&error=access_denied%0Ax"));
+    let refused =
+        victim.opens(&format!("/device/signed-in/demo/app?state={state}&error=access_denied%0Ax"));
     assert_eq!(refused.status, 403);
     assert!(returns(&mut victim, &state, &right).body.contains("value=\"approve\""));
 }
@@ -244,7 +245,7 @@ fn a_code_of_the_issuer_is_for_the_visitor_who_left_for_it() {
     let code = fields(stolen.split_once('?').unwrap().1)["code"].clone();
     let page = victim.opens(stolen.strip_prefix("http://test").unwrap());
     assert_eq!(page.status, 400, "the state is another's: {}", page.body);
-    let path = format!("/device/signed-in?code={code}&state={state}");
+    let path = format!("/device/signed-in/demo/app?code={code}&state={state}");
     let page = victim.opens(&path);
     assert_eq!(page.status, 403, "the verifier is another's: {}", page.body);
     let evil = escaped("https://evil.example");
@@ -288,4 +289,71 @@ fn an_issuer_that_fails_is_a_page_that_says_so() {
         assert!(page.body.contains("does not work right now"), "{}", page.body);
         assert!(page.body.contains("href=\"/device/sign-in\""), "{}", page.body);
     }
+}
+
+/// Another application of the server, whose people sign in at another issuer; returns a code of it.
+fn another_app(server: &Server, issuer: &Issuer) -> String {
+    server.make_app("acme", "two");
+    let client = r#"{"owner":"acme","app":"two","name":"Radio","clientId":"radio"}"#;
+    assert_eq!(server.administer("POST", "/api/v1/admin/oauth-clients", client).status, 201);
+    let body =
+        json!({"oidc": {"issuer": issuer.url(), "clientId": CLIENT, "clientSecret": SECRET}});
+    let path = "/api/v1/admin/apps/acme/two/sign-in";
+    assert_eq!(server.administer("PUT", path, &body.to_string()).status, 200);
+    let path = "/oauth/acme/two/device_authorization";
+    let started = send_with(server, path, "client_id=radio", &[]).json();
+    started["user_code"].as_str().unwrap().to_owned()
+}
+
+/// The mix-up: somebody leaves for the evil issuer of one application, which sends them on to the
+/// honest issuer of another. The honest one's code must not be told to the evil one.
+#[test]
+fn a_code_of_one_issuer_is_never_told_to_another() {
+    let (honest, evil) = (Issuer::begin(), Issuer::begin());
+    let server = with_issuer(&honest, SECRET);
+    let code = another_app(&server, &evil);
+    let mut visitor = Visitor::of(&server);
+    visitor.enters(&code);
+    let asked = leaves(&mut visitor);
+    assert!(asked.contains(&escaped("http://test/device/signed-in/acme/two")), "{asked}");
+    // The honest issuer sends people back only to where its client is registered.
+    let sent_on = asked
+        .replace(&evil.url(), &honest.url())
+        .replace(&escaped("/signed-in/acme/two"), &escaped("/signed-in/demo/app"));
+    let back = honest.authorizes(&sent_on);
+    let page = visitor.opens(back.strip_prefix("http://test").unwrap());
+    assert_eq!(page.status, 400, "{}", page.body);
+    assert!(page.body.contains("This sign-in is not under way"), "{}", page.body);
+    assert_eq!((evil.tokens_asked().len(), honest.tokens_asked().len()), (0, 0));
+    let page = through(&mut visitor, &evil);
+    assert_ne!(page.status, 400, "the control: the same visitor on the right way back");
+}
+
+/// RFC 9207: an issuer that says that it names itself is not believed where it does not, and what
+/// stands in an answer twice is no answer.
+#[test]
+fn an_answer_names_its_issuer_once_where_the_issuer_says_so() {
+    let issuer = Issuer::begin();
+    issuer.names_itself();
+    let server = with_issuer(&issuer, SECRET);
+    let mut visitor = Visitor::of(&server);
+    visitor.enters(&start(&server).user_code);
+    let named = format!("&iss={}", issuer.url());
+    for bent in [
+        |back: &str, named: &str| back.replace(named, ""),
+        |back: &str, named: &str| back.replace(named, "&iss="),
+        |back: &str, named: &str| format!("{back}{named}"),
+        |back: &str, _: &str| format!("{back}&iss=https://evil.example"),
+        |back: &str, _: &str| format!("{back}&code=another"),
+        |back: &str, _: &str| format!("{back}&state=another"),
+        |back: &str, _: &str| format!("{back}&error=x&error=x"),
+    ] {
+        let back = bent(&issuer.authorizes(&leaves(&mut visitor)), &named);
+        let page = visitor.opens(back.strip_prefix("http://test").unwrap());
+        assert_eq!(page.status, 400, "{back}: {}", page.body);
+        visitor.opens("/device/sign-in");
+    }
+    assert_eq!(issuer.tokens_asked().len(), 0);
+    let page = through(&mut visitor, &issuer);
+    assert!(page.body.contains("value=\"approve\""), "{}", page.body);
 }
