@@ -34,6 +34,7 @@ fn a_person_denies() {
 fn wrong_codes_of_others_keep_nobody_from_deciding() {
     let server = server();
     let (mut visitor, codes) = about_to_decide(&server, "alice", "wonderland");
+    let mut twin = visitor.clone();
     let mut other = Visitor::of(&server);
     for letter in ["B", "C", "D", "F", "G"] {
         assert_eq!(other.enters(&letter.repeat(10)).status, 422);
@@ -41,7 +42,29 @@ fn wrong_codes_of_others_keep_nobody_from_deciding() {
     assert_eq!(other.enters("HHHHHHHHHH").status, 429);
     assert!(visitor.opens("/device/confirm").body.contains("value=\"approve\""));
     assert!(visitor.decides("approve").body.contains("<h1>Approved</h1>"));
+    assert!(twin.decides("approve").body.contains("<h1>Approved</h1>"), "how it stands");
     assert_eq!(told(&server, &codes), "linked");
+}
+
+/// The code of a device that was unlinked is gone, and somebody's page still shows it.
+#[test]
+fn loading_a_page_again_after_its_device_was_unlinked_costs_no_attempt() {
+    let server = server();
+    let (mut visitor, codes) = about_to_decide(&server, "alice", "wonderland");
+    let mut left_open = visitor.clone();
+    visitor.decides("approve");
+    assert_eq!(told(&server, &codes), "linked");
+    let path = "/api/v2/apps/demo/app/devices";
+    let listed = server.ask("GET", &format!("{path}?subject=alice"), "").json();
+    let device = listed["items"][0]["deviceId"].as_str().unwrap();
+    assert_eq!(server.ask("DELETE", &format!("{path}/{device}"), "").status, 204);
+    for _ in 0..3 {
+        let page = left_open.opens("/device/confirm");
+        assert!(!page.body.contains("value=\"approve\""), "{}", page.body);
+    }
+    for letter in ["B", "C", "D", "F", "G"] {
+        assert_eq!(visitor.enters(&letter.repeat(10)).status, 422, "five misses are left");
+    }
 }
 
 /// Two clicks send the same form twice, the second before the first was answered: with the cookie
