@@ -52,13 +52,18 @@ pub(super) struct Visit {
 }
 
 impl Visit {
-    /// The visit, and the body of its request; or the answer to a request that names no host.
+    /// The visit, and the body of its request; or the answer to a request that names no host, or
+    /// has two sessions.
     pub(super) fn begin(services: Services, request: Request) -> Result<(Self, Body), Instead> {
         let (parts, body) = request.into_parts();
         let base_url = services.origin.base_url(&parts).map_err(IntoResponse::into_response)?;
         let (key, now) = (services.device_auth.page_key(), services.clock.now());
         let cookie = Cookie::of(&base_url);
-        let brought = Session::brought(&parts.headers, &cookie, &key, now);
+        let brought = Session::brought(&parts.headers, &cookie, &key, now).map_err(|_| {
+            tracing::warn!("a request has two sessions of the page: another site may set cookies");
+            let prefix = prefix_of(&base_url);
+            views::two_sessions(prefix).answer(prefix, None)
+        })?;
         let is_known = brought.is_some();
         let session = brought.unwrap_or_else(|| Session::fresh(&*services.clock));
         Ok((Self { services, parts, base_url, key, now, cookie, session, is_known }, body))

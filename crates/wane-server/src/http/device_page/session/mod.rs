@@ -8,6 +8,7 @@
 //! - What was changed, is too old or was signed for something else is as if it were not there.
 //! - A form carries a token made of the session's id and of what the form is about. So no other
 //!   site can send it, and a form about one code or one person never counts for another.
+//! - Of two sessions in one request neither counts.
 //! - Signing in and out gives the session another id: what was known of the one before is of no use.
 
 use std::time::Duration;
@@ -111,6 +112,11 @@ pub(super) struct DecidedCode {
     pub(super) client_name: String,
 }
 
+/// A request with two sessions. Whoever may set cookies for a parent domain may plant a session of
+/// their own beside the visitor's, and which comes first is theirs to choose; so neither counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TwoSessions;
+
 /// What a form is about, which its token is good for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
@@ -141,13 +147,17 @@ impl Session {
         cookie: &Cookie,
         key: &PageKey,
         now: Timestamp,
-    ) -> Option<Self> {
+    ) -> Result<Option<Self>, TwoSessions> {
         let lines = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
         let pairs =
             lines.flat_map(|line| line.split(';')).filter_map(|it| it.trim().split_once('='));
-        // Whoever may set cookies for a parent domain may send one of the same name beside ours.
-        let mut own = pairs.filter(|(name, _)| *name == cookie.name).map(|(_, value)| value);
-        own.find_map(|value| Self::opened(value, key, now))
+        let own = pairs.filter(|(name, _)| *name == cookie.name).map(|(_, value)| value);
+        let mut sessions = own.filter_map(|value| Self::opened(value, key, now));
+        let first = sessions.next();
+        match sessions.any(|other| Some(&other) != first.as_ref()) {
+            true => Err(TwoSessions),
+            false => Ok(first),
+        }
     }
 
     fn opened(value: &str, key: &PageKey, now: Timestamp) -> Option<Self> {
@@ -262,12 +272,14 @@ pub(super) struct Cookie {
 }
 
 impl Cookie {
-    /// The cookie of a page under this URL. Over `https` its name says so, and browsers then take it
-    /// from nobody who came otherwise.
+    /// The cookie of a page under this URL. Over `https` its name says that it is of this host
+    /// alone, and browsers then take it from no other; for that it must be of every path.
     pub(super) fn of(base_url: &str) -> Self {
-        let is_secure = base_url.starts_with("https://");
-        let name = if is_secure { "__Secure-wane_device" } else { "wane_device" };
-        Self { name, path: format!("{}/device", prefix_of(base_url)), is_secure }
+        if base_url.starts_with("https://") {
+            return Self { name: "__Host-wane_device", path: "/".into(), is_secure: true };
+        }
+        let path = format!("{}/device", prefix_of(base_url));
+        Self { name: "wane_device", path, is_secure: false }
     }
 }
 

@@ -21,6 +21,11 @@ fn sent_back(set: &HeaderValue) -> HeaderMap {
     HeaderMap::from_iter([(COOKIE, pair.parse().unwrap())])
 }
 
+/// The one session of a request.
+fn brought(headers: &HeaderMap, key: &PageKey, now: Timestamp) -> Option<Session> {
+    Session::brought(headers, &plain(), key, now).unwrap()
+}
+
 fn visitor() -> (Arc<ManualClock>, Session) {
     let clock = ManualClock::seeded(7);
     let mut session = Session::fresh(&*clock);
@@ -38,7 +43,7 @@ fn a_session_comes_back_as_it_was() {
     let (clock, mut session) = visitor();
     session.signed_in(ClusterAppId(1), alice(), &*clock);
     let set = session.sealed(&plain(), &key(1), clock.now()).unwrap();
-    let back = Session::brought(&sent_back(&set), &plain(), &key(1), clock.now()).unwrap();
+    let back = brought(&sent_back(&set), &key(1), clock.now()).unwrap();
     assert_eq!(back, session);
     assert_eq!(back.who(ClusterAppId(1), clock.now()).unwrap().name.as_deref(), Some("Alice"));
 }
@@ -49,20 +54,20 @@ fn a_session_that_was_changed_is_none() {
     let (clock, session) = visitor();
     let set = session.sealed(&plain(), &key(1), clock.now()).unwrap();
     let headers = sent_back(&set);
-    assert!(Session::brought(&headers, &plain(), &key(2), clock.now()).is_none());
+    assert!(brought(&headers, &key(2), clock.now()).is_none());
     let sent = headers[COOKIE].to_str().unwrap().to_owned();
     let begin = sent.find('=').unwrap() + 1;
     for at in begin..sent.len() {
         let mut changed = sent.clone().into_bytes();
         changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
         let headers = HeaderMap::from_iter([(COOKIE, HeaderValue::from_bytes(&changed).unwrap())]);
-        let brought = Session::brought(&headers, &plain(), &key(1), clock.now());
+        let brought = brought(&headers, &key(1), clock.now());
         // The last letter of base64 has bits that mean nothing.
         assert!(brought.is_none() || brought.as_ref() == Some(&session), "byte {at}");
     }
     for junk in ["", "wane_device", "wane_device=", "wane_device=.", "wane_device=a.b", "=", ";;"] {
         let headers = HeaderMap::from_iter([(COOKIE, junk.parse().unwrap())]);
-        assert!(Session::brought(&headers, &plain(), &key(1), clock.now()).is_none(), "{junk}");
+        assert!(brought(&headers, &key(1), clock.now()).is_none(), "{junk}");
     }
 }
 
@@ -72,7 +77,7 @@ fn a_session_ends() {
     let set = sent_back(&session.sealed(&plain(), &key(1), clock.now()).unwrap());
     let at = |seconds: u64| {
         let now = Timestamp::from_unix_millis(clock.now().as_unix_millis() + seconds * 1_000);
-        Session::brought(&set, &plain(), &key(1), now)
+        brought(&set, &key(1), now)
     };
     assert!(at(899).is_some());
     assert!(at(900).is_none());
@@ -86,7 +91,7 @@ fn a_sign_in_is_not_renewed_by_visits_and_is_of_one_application() {
     let later = Timestamp::from_unix_millis(clock.now().as_unix_millis() + 600_000);
     let set = sent_back(&session.sealed(&plain(), &key(1), later).unwrap());
     let end = Timestamp::from_unix_millis(clock.now().as_unix_millis() + 900_000);
-    let back = Session::brought(&set, &plain(), &key(1), end).unwrap();
+    let back = brought(&set, &key(1), end).unwrap();
     assert!(back.who(ClusterAppId(1), later).is_some());
     assert!(back.who(ClusterAppId(1), end).is_none());
     assert!(back.who(ClusterAppId(2), later).is_none(), "alice of one app is nobody in another");
@@ -100,7 +105,26 @@ fn a_cookie_of_another_does_not_hide_ours() {
     let set = sent_back(&session.sealed(&plain(), &key(1), clock.now()).unwrap());
     let line = format!("wane_device=AAAA.BBBB; x=1; {}", set[COOKIE].to_str().unwrap());
     let headers = HeaderMap::from_iter([(COOKIE, line.parse().unwrap())]);
-    assert!(Session::brought(&headers, &plain(), &key(1), clock.now()).is_some());
+    assert!(brought(&headers, &key(1), clock.now()).is_some());
+}
+
+/// An attacker's own session is as good as the visitor's: whoever approved in it would approve as
+/// the attacker, or for them.
+#[test]
+fn of_two_sessions_neither_counts() {
+    let (clock, session) = visitor();
+    let line = |session: &Session| {
+        let set = sent_back(&session.sealed(&plain(), &key(1), clock.now()).unwrap());
+        set[COOKIE].to_str().unwrap().to_owned()
+    };
+    let (own, planted) = (line(&session), line(&Session::fresh(&*clock)));
+    let judged = |lines: &[&str]| {
+        let lines = lines.iter().map(|line| (COOKIE, line.parse().unwrap()));
+        Session::brought(&lines.collect(), &plain(), &key(1), clock.now())
+    };
+    assert_eq!(judged(&[&format!("{planted}; {own}")]), Err(TwoSessions));
+    assert_eq!(judged(&[&own, &planted]), Err(TwoSessions));
+    assert_eq!(judged(&[&own, &own]).unwrap(), Some(session), "the same twice is one");
 }
 
 #[test]
@@ -146,12 +170,15 @@ fn the_cookie_is_kept_from_scripts_other_sites_and_other_paths() {
         set.to_str().unwrap().to_owned()
     };
     let secure = line("https://login.example");
-    assert!(secure.starts_with("__Secure-wane_device="));
-    for part in ["; Path=/device;", "; HttpOnly", "; SameSite=Lax", "; Secure", "; Max-Age=900"] {
+    assert!(secure.starts_with("__Host-wane_device="));
+    for part in ["; Path=/;", "; HttpOnly", "; SameSite=Lax", "; Secure", "; Max-Age=900"] {
         assert!(secure.contains(part), "{part}: {secure}");
     }
     assert!(!line("http://127.0.0.1:8080").contains("Secure"));
-    assert!(line("https://a.example/login/").contains("; Path=/login/device;"));
+    assert!(!secure.contains("Domain"), "{secure}");
+    assert!(line("http://127.0.0.1:8080").contains("; Path=/device;"));
+    assert!(line("http://localhost/login/").contains("; Path=/login/device;"));
+    assert!(line("https://a.example/login/").contains("; Path=/;"), "or it is not taken");
 }
 
 #[test]

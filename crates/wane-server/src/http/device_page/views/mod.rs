@@ -9,7 +9,7 @@ mod sign_in;
 pub(super) use code::{Complaint, code_form, compare};
 pub(super) use confirm::{Confirmation, confirm};
 pub(super) use outcome::{
-    already_answered, expired, not_understood, other_site, outcome, stale, trouble,
+    already_answered, expired, not_understood, other_site, outcome, stale, trouble, two_sessions,
 };
 pub(super) use sign_in::{Elsewhere, elsewhere, no_sign_in, password, sign_in_failed};
 

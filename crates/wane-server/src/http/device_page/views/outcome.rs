@@ -106,3 +106,18 @@ pub(in super::super) fn not_understood(prefix: &str) -> Page {
     };
     Page::new("Not understood", content)
 }
+
+/// Two sessions at once, of which one may be somebody else's.
+pub(in super::super) fn two_sessions(prefix: &str) -> Page {
+    let content = html! {
+        (mark("bad", CROSS))
+        h1 { "Your browser sent two sessions" }
+        p {
+            "One of them may have been put there by another site, so neither counts. Nothing was "
+            "done."
+        }
+        p.lead { "Delete the cookies of this site in your browser, or use a private window." }
+        (another(prefix, "Go to device login"))
+    };
+    Page::new("Two sessions", content).status(StatusCode::BAD_REQUEST)
+}

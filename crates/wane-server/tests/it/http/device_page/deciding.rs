@@ -184,3 +184,24 @@ fn a_cookie_that_was_changed_is_no_sign_in() {
     }
     assert_eq!(told(&server, &codes), "authorization_pending");
 }
+
+/// Somebody who may set cookies for this host plants a session of their own beside the visitor's.
+#[test]
+fn beside_a_planted_session_nothing_is_decided() {
+    let server = server();
+    let (mut visitor, codes) = about_to_decide(&server, "alice", "wonderland");
+    let (planted, _) = about_to_decide(&server, "bob", "builder");
+    let own = visitor.cookie.clone().unwrap();
+    for both in
+        [[&*own, planted.cookie.as_ref().unwrap()], [planted.cookie.as_ref().unwrap(), &own]]
+    {
+        visitor.cookie = Some(both.join("; "));
+        let page = visitor.opens("/device/confirm");
+        assert_eq!(page.status, 400, "{}", page.body);
+        assert!(page.body.contains("Your browser sent two sessions"), "{}", page.body);
+        assert!(page.header("set-cookie").is_none(), "{}", page.head);
+    }
+    assert_eq!(told(&server, &codes), "authorization_pending");
+    visitor.cookie = Some(own);
+    assert!(visitor.opens("/device/confirm").body.contains("value=\"approve\""));
+}
