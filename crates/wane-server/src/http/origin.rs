@@ -58,19 +58,39 @@ impl Origin {
         if let Some(url) = &self.public_url {
             return Ok(url.as_str().to_owned());
         }
-        let in_header = || parts.headers.get(HOST)?.to_str().ok()?.parse().ok();
-        let host: Option<Authority> = parts.uri.authority().cloned().or_else(in_header);
         let is_host = |host: &Authority| {
             let port = host.as_str().rsplit_once(':').map(|(_, port)| port);
             let has_port = host.port_u16().is_some();
             let is_legal = has_port || port.is_none_or(|port| port.ends_with(']'));
             is_legal && !host.host().is_empty() && !host.as_str().contains('@')
         };
-        let host = host.filter(is_host);
+        let host = host_of(parts).filter(is_host);
         let host = host.ok_or_else(|| Problem::invalid("Host", "name the host that you reach"))?;
         let scheme = if self.is_tls { "https" } else { "http" };
         Ok(format!("{scheme}://{host}"))
     }
+
+    /// Whether the base URL is not just what a request says: the operator gave it, or it leads to
+    /// this machine, where whoever asks sends only themselves.
+    pub(crate) fn is_settled(&self, parts: &Parts) -> bool {
+        self.public_url.is_some() || self.is_reached_here(parts)
+    }
+
+    /// Whether a request names this machine as its host. A page of another site, whose name was
+    /// made to lead here, names that site.
+    pub(crate) fn is_reached_here(&self, parts: &Parts) -> bool {
+        host_of(parts).is_some_and(|host| {
+            let bare = host.host().trim_start_matches('[').trim_end_matches(']');
+            bare.eq_ignore_ascii_case("localhost")
+                || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+        })
+    }
+}
+
+/// The host that a request is for, as it says.
+fn host_of(parts: &Parts) -> Option<Authority> {
+    let in_header = || parts.headers.get(HOST)?.to_str().ok()?.parse().ok();
+    parts.uri.authority().cloned().or_else(in_header)
 }
 
 /// One address of `X-Forwarded-For`; some proxies write it with brackets or with a port.

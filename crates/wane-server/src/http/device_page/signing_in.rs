@@ -37,14 +37,23 @@ pub(super) fn with_code(visit: Visit) -> Result<Asked, Instead> {
 impl Asked {
     /// What the operator said about this application, or else about the server.
     pub(super) async fn way(&self) -> Result<Way, Instead> {
-        let services = &self.visit.services;
-        match services.device_auth.of(self.code.app()).sign_in().await {
-            Ok(Some(sign_in)) => Ok(Way::Elsewhere(sign_in)),
-            Ok(None) => Ok(match &services.device_login.dev_users {
-                Some(users) => Way::Password(users.clone()),
-                None => Way::Nowhere,
-            }),
-            Err(error) => Err(in_trouble(&self.visit, error).into()),
+        let Visit { services, parts, .. } = &self.visit;
+        let sign_in = services.device_auth.of(self.code.app()).sign_in().await;
+        let sign_in = sign_in.map_err(|error| in_trouble(&self.visit, error))?;
+        match (sign_in, &services.device_login.dev_users) {
+            (Some(_), _) if !services.origin.is_settled(parts) => {
+                // Where people come back to, and whom an assertion is for, would be what the
+                // request says.
+                tracing::warn!("nobody can sign in: public_url is not set");
+                Err(self.visit.show(views::not_here(self.visit.prefix())).into())
+            }
+            (Some(sign_in), _) => Ok(Way::Elsewhere(sign_in)),
+            (None, Some(_)) if !services.origin.is_reached_here(parts) => {
+                tracing::warn!("dev_users is for requests to 127.0.0.1, [::1] or localhost");
+                Err(self.visit.show(views::not_here(self.visit.prefix())).into())
+            }
+            (None, Some(users)) => Ok(Way::Password(users.clone())),
+            (None, None) => Ok(Way::Nowhere),
         }
     }
 }

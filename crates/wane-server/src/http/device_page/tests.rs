@@ -53,7 +53,7 @@ impl Visitor {
         let request = Request::builder()
             .method(method)
             .uri(path)
-            .header(HOST, "test")
+            .header(HOST, "localhost")
             .header(COOKIE, &self.cookie)
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded");
         let body = Body::from(format!("token={token}&{form}"));

@@ -40,8 +40,9 @@ impl Request {
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let mut bytes =
-            format!("{} {} HTTP/1.1\r\nhost: test\r\n", self.method, self.target).into_bytes();
+        let is_host = |line: &Vec<u8>| line.starts_with(b"host:");
+        let host = if self.headers.iter().any(is_host) { "" } else { "host: test\r\n" };
+        let mut bytes = format!("{} {} HTTP/1.1\r\n{host}", self.method, self.target).into_bytes();
         for line in &self.headers {
             bytes.extend_from_slice(line);
             bytes.extend_from_slice(b"\r\n");

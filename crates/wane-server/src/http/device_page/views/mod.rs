@@ -11,7 +11,7 @@ pub(super) use confirm::{Confirmation, confirm};
 pub(super) use outcome::{
     already_answered, expired, not_understood, other_site, outcome, stale, trouble, two_sessions,
 };
-pub(super) use sign_in::{Elsewhere, elsewhere, no_sign_in, password, sign_in_failed};
+pub(super) use sign_in::{Elsewhere, elsewhere, no_sign_in, not_here, password, sign_in_failed};
 
 use maud::{Markup, html};
 

@@ -89,6 +89,23 @@ pub(in super::super) fn no_sign_in(prefix: &str, app: &str) -> Page {
     Page::new("Go on in the application", content)
 }
 
+/// The server does not know that this is its address, so nobody is sent away from here or trusted
+/// here.
+pub(in super::super) fn not_here(prefix: &str) -> Page {
+    let content = html! {
+        (mark("bad", CROSS))
+        h1 { "You cannot sign in at this address" }
+        p {
+            "The server is not set up for the address that your browser shows. Nothing was "
+            "approved or denied."
+        }
+        p.lead { "Please tell those who run it: its public_url is to be set." }
+        div.actions { a.button.other href={ (prefix) "/device" } { "Enter another code" } }
+    };
+    let page = Page::new("You cannot sign in at this address", content);
+    page.status(StatusCode::MISDIRECTED_REQUEST)
+}
+
 /// Signing in elsewhere did not work. `headline` and `advice` say why.
 pub(in super::super) fn sign_in_failed(
     prefix: &str,

@@ -101,7 +101,7 @@ fn assertion(secret: &str, claims: &Json) -> String {
 
 fn claims(state: &str) -> Json {
     let now = wall_clock() / 1_000;
-    json!({"sub": "carol", "name": "Carol C.", "aud": "http://test/device", "iat": now,
+    json!({"sub": "carol", "name": "Carol C.", "aud": "http://localhost/device", "iat": now,
         "exp": now + 120, "nonce": state})
 }
 
@@ -121,7 +121,7 @@ fn an_assertion_of_the_application_signs_its_visitor_in() {
     assert_eq!(page, "https://app.example/link");
     let query = fields(query);
     assert_eq!(query["tenant"], "7");
-    assert_eq!(query["return_to"], "http://test/device/signed-in/demo/app");
+    assert_eq!(query["return_to"], "http://localhost/device/signed-in/demo/app");
     let right = assertion(&secret, &claims(&query["state"]));
     let page = returns(&mut visitor, &query["state"], &right);
     assert!(page.body.contains("Carol C."), "{}", page.body);
@@ -180,7 +180,7 @@ fn with_issuer(issuer: &Issuer, secret: &str) -> Server {
 /// Signs in at the issuer and comes back.
 fn through(visitor: &mut Visitor<'_>, issuer: &Issuer) -> Answer {
     let back = issuer.authorizes(&leaves(visitor));
-    let path = back.strip_prefix("http://test").unwrap_or_else(|| panic!("back to {back}"));
+    let path = back.strip_prefix("http://localhost").unwrap_or_else(|| panic!("back to {back}"));
     visitor.opens(path)
 }
 
@@ -243,7 +243,7 @@ fn a_code_of_the_issuer_is_for_the_visitor_who_left_for_it() {
     let own = leaves(&mut victim);
     let state = fields(own.split_once('?').unwrap().1)["state"].clone();
     let code = fields(stolen.split_once('?').unwrap().1)["code"].clone();
-    let page = victim.opens(stolen.strip_prefix("http://test").unwrap());
+    let page = victim.opens(stolen.strip_prefix("http://localhost").unwrap());
     assert_eq!(page.status, 400, "the state is another's: {}", page.body);
     let path = format!("/device/signed-in/demo/app?code={code}&state={state}");
     let page = victim.opens(&path);
@@ -315,13 +315,13 @@ fn a_code_of_one_issuer_is_never_told_to_another() {
     let mut visitor = Visitor::of(&server);
     visitor.enters(&code);
     let asked = leaves(&mut visitor);
-    assert!(asked.contains(&escaped("http://test/device/signed-in/acme/two")), "{asked}");
+    assert!(asked.contains(&escaped("http://localhost/device/signed-in/acme/two")), "{asked}");
     // The honest issuer sends people back only to where its client is registered.
     let sent_on = asked
         .replace(&evil.url(), &honest.url())
         .replace(&escaped("/signed-in/acme/two"), &escaped("/signed-in/demo/app"));
     let back = honest.authorizes(&sent_on);
-    let page = visitor.opens(back.strip_prefix("http://test").unwrap());
+    let page = visitor.opens(back.strip_prefix("http://localhost").unwrap());
     assert_eq!(page.status, 400, "{}", page.body);
     assert!(page.body.contains("This sign-in is not under way"), "{}", page.body);
     assert_eq!((evil.tokens_asked().len(), honest.tokens_asked().len()), (0, 0));
@@ -349,11 +349,56 @@ fn an_answer_names_its_issuer_once_where_the_issuer_says_so() {
         |back: &str, _: &str| format!("{back}&error=x&error=x"),
     ] {
         let back = bent(&issuer.authorizes(&leaves(&mut visitor)), &named);
-        let page = visitor.opens(back.strip_prefix("http://test").unwrap());
+        let page = visitor.opens(back.strip_prefix("http://localhost").unwrap());
         assert_eq!(page.status, 400, "{back}: {}", page.body);
         visitor.opens("/device/sign-in");
     }
     assert_eq!(issuer.tokens_asked().len(), 0);
     let page = through(&mut visitor, &issuer);
     assert!(page.body.contains("value=\"approve\""), "{}", page.body);
+}
+
+/// Without a URL of the operator's, where people come back to is what the request says; and a site
+/// whose name was made to lead to this machine must not sign anybody in.
+#[test]
+fn nobody_signs_in_under_a_host_that_the_operator_did_not_name() {
+    let (server, _) = with_assertions();
+    let local = self::server();
+    for server in [&server, &local] {
+        for host in ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "test"] {
+            let mut visitor = Visitor::of(server);
+            visitor.host = host;
+            let page = visitor.enters(&start(server).user_code);
+            assert_eq!(page.status, 421, "{host}: {}", page.body);
+            assert!(page.body.contains("You cannot sign in at this address"), "{}", page.body);
+            let left = visitor.asks(&Request::new("GET", "/device/sign-in/start"));
+            assert_eq!((left.status, left.header("location")), (421, None), "{host}");
+        }
+        for host in ["localhost:8080", "127.0.0.1", "[::1]:8629"] {
+            let mut visitor = Visitor::of(server);
+            visitor.host = host;
+            let page = visitor.enters(&start(server).user_code);
+            assert!(page.body.contains("Sign in to go on"), "{host}: {}", page.body);
+        }
+    }
+    assert!(server.log().contains("public_url is not set"), "{}", server.log());
+}
+
+/// The operator's URL is what counts, whatever the request says.
+#[test]
+fn people_come_back_to_the_url_that_the_operator_gave() {
+    let url = "https://login.example/wane";
+    let server = Server::with(&["--storage", "mem", "--public-url", url]);
+    let body = r#"{"assertion":{"url":"https://app.example/link"}}"#;
+    assert_eq!(server.administer("PUT", SIGN_IN, body).status, 200);
+    let codes = start(&server);
+    let mut visitor = Visitor::of(&server);
+    visitor.host = "inner:8080";
+    visitor.asks(&Request::new("GET", "/device"));
+    visitor.page = visitor.page.replace("action=\"/wane", "action=\"");
+    visitor.sends_and_stays("/device", &[("user_code", &codes.user_code)], &[]);
+    let left = visitor.asks(&Request::new("GET", "/device/sign-in/start"));
+    let target = left.header("location").unwrap();
+    let return_to = &fields(target.split_once('?').unwrap().1)["return_to"];
+    assert_eq!(return_to, "https://login.example/wane/device/signed-in/demo/app");
 }

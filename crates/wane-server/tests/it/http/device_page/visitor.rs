@@ -8,6 +8,8 @@ use crate::server::{Answer, Server};
 #[derive(Clone)]
 pub(super) struct Visitor<'a> {
     server: &'a Server,
+    /// What the browser was told to visit.
+    pub(super) host: &'static str,
     /// The cookie as it is sent back.
     pub(super) cookie: Option<String>,
     /// The page that is open.
@@ -16,7 +18,7 @@ pub(super) struct Visitor<'a> {
 
 impl<'a> Visitor<'a> {
     pub(super) fn of(server: &'a Server) -> Self {
-        Self { server, cookie: None, page: String::new() }
+        Self { server, host: "localhost", cookie: None, page: String::new() }
     }
 
     /// Loads a page, and goes where it leads on this server.
@@ -64,7 +66,7 @@ impl<'a> Visitor<'a> {
 
     /// One request with the cookie; keeps what the answer sets.
     pub(super) fn asks(&mut self, request: &Request) -> Answer {
-        let mut request = request.clone();
+        let mut request = request.clone().header(&format!("host: {}", self.host));
         if let Some(cookie) = &self.cookie {
             request = request.header(&format!("cookie: other=1; {cookie}"));
         }
