@@ -13,6 +13,7 @@ use axum::response::Response;
 use wane::services::device_auth::{Approval, Asked, Decided, DeviceAuthError, Guesser, Standing};
 
 use super::session::{AskedCode, DecidedCode, Form, Who};
+use super::signing_in::signed_in_to;
 use super::trouble::Trouble;
 use super::views::{self, Confirmation};
 use super::visit::{Answered, Instead, Visit};
@@ -112,7 +113,7 @@ async fn open(visit: &Visit) -> Result<Open, Instead> {
     if code.has_expired(visit.now) {
         return Err(visit.show(views::expired(prefix)).into());
     }
-    let Some(who) = session.who(code.app(), visit.now).cloned() else {
+    let Some(who) = signed_in_to(visit, code.app()).await? else {
         return Err(visit.go("/device/sign-in").into());
     };
     let app = visit.services.device_auth.of(code.app());

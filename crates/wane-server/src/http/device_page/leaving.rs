@@ -19,7 +19,7 @@ use super::deciding::app_name;
 use super::form::Fields;
 use super::oidc::{Brought, Drawn, OidcError, Party, plain};
 use super::session::Person;
-use super::signing_in::{Way, with_code};
+use super::signing_in::{Way, way_of, with_code};
 use super::views::{self, Complaint};
 use super::visit::{Answered, Visit};
 use crate::wiring::Services;
@@ -43,18 +43,17 @@ impl Failed {
 pub(in crate::http) async fn start(State(services): State<Services>, request: Request) -> Answered {
     let (visit, _) = Visit::begin(services, request)?;
     let mut asked = with_code(visit)?;
-    let sign_in = match asked.way().await? {
-        Way::Elsewhere(sign_in) => sign_in,
-        Way::Password(_) | Way::Nowhere => return Ok(asked.visit.go("/device/sign-in")),
-    };
-    let clock = Arc::clone(&asked.visit.services.clock);
     let app = asked.code.app();
-    let state = asked.visit.session.leaves(app, &*clock);
+    let way = way_of(&asked.visit, app).await?;
+    let Way::Elsewhere(sign_in) = &way else { return Ok(asked.visit.go("/device/sign-in")) };
+    let clock = Arc::clone(&asked.visit.services.clock);
+    let voucher = way.voucher(&asked.visit);
+    let state = asked.visit.session.leaves(app, voucher, &*clock);
     let visit = &asked.visit;
     let way_back = way_back(visit, &app_name(visit, &asked.code).await?);
-    let target = match &sign_in {
+    let target = match sign_in {
         SignIn::Assertion { url, .. } => Ok(assertion_url(visit, url, &way_back, &state)),
-        SignIn::Oidc { .. } => authorization_url(visit, &sign_in, way_back, &state).await,
+        SignIn::Oidc { .. } => authorization_url(visit, sign_in, way_back, &state).await,
     };
     Ok(match target {
         Ok(url) => visit.leave(&url),
@@ -110,18 +109,19 @@ pub(in crate::http) async fn returned(
         }
         return Ok(failure(&asked.visit, &not_under_way()));
     };
-    let person = match asked.way().await? {
-        Way::Elsewhere(sign_in) => {
-            let way_back = way_back(&asked.visit, &name);
-            let (visit, state) = (&asked.visit, &leaving.state);
-            vouched(&sign_in, Back { visit, way_back, query: &query, state }).await
-        }
-        Way::Password(_) | Way::Nowhere => return Ok(asked.visit.go("/device/sign-in")),
-    };
+    let way = way_of(&asked.visit, app).await?;
+    let voucher = way.voucher(&asked.visit);
+    if leaving.voucher != voucher {
+        return Ok(failure(&asked.visit, &not_under_way()));
+    }
+    let Way::Elsewhere(sign_in) = &way else { return Ok(asked.visit.go("/device/sign-in")) };
+    let way_back = way_back(&asked.visit, &name);
+    let back = Back { visit: &asked.visit, way_back, query: &query, state: &leaving.state };
+    let person = vouched(sign_in, back).await;
     Ok(match person {
         Ok(person) => {
             let clock = Arc::clone(&asked.visit.services.clock);
-            asked.visit.session.signed_in(app, person, &*clock);
+            asked.visit.session.signed_in(app, person, voucher, &*clock);
             asked.visit.go("/device/confirm")
         }
         Err(failed) => failure(&asked.visit, &failed),

@@ -8,6 +8,8 @@
 //! - What was changed, is too old or was signed for something else is as if it were not there.
 //! - A form carries a token made of the session's id and of what the form is about. So no other
 //!   site can send it, and a form about one code or one person never counts for another.
+//! - A sign-in counts only while it is set as it was, and where the page was; so does a visitor's way
+//!   back.
 //! - Of two sessions in one request neither counts.
 //! - Signing in and out gives the session another id: what was known of the one before is of no use.
 
@@ -87,6 +89,8 @@ pub(super) struct Who {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<String>,
     until: u64,
+    /// Which sign-in said so, as it was set then.
+    pub(super) voucher: String,
 }
 
 /// A visitor who is away to sign in.
@@ -95,6 +99,8 @@ pub(super) struct Leaving {
     app: u32,
     /// Drawn at random; whoever comes back must bring it.
     pub(super) state: String,
+    /// Which sign-in they left for, as it was set then.
+    pub(super) voucher: String,
 }
 
 impl Leaving {
@@ -225,11 +231,17 @@ impl Session {
     }
 
     /// Somebody signed in. The session is another one from now on.
-    pub(super) fn signed_in(&mut self, app: ClusterAppId, person: Person, clock: &dyn Clock) {
+    pub(super) fn signed_in(
+        &mut self,
+        app: ClusterAppId,
+        person: Person,
+        voucher: String,
+        clock: &dyn Clock,
+    ) {
         let Person { subject, name } = person;
         let name = name.map(|name| shortened(&name)).filter(|name| *name != subject);
         self.id = drawn(clock);
-        self.who = Some(Who { app: app.0, subject, name, until: ending(clock.now()) });
+        self.who = Some(Who { app: app.0, subject, name, until: ending(clock.now()), voucher });
         self.leaving = None;
         self.as_another = false;
     }
@@ -243,9 +255,14 @@ impl Session {
     }
 
     /// The visitor leaves to sign in; what is drawn for that is to come back.
-    pub(super) fn leaves(&mut self, app: ClusterAppId, clock: &dyn Clock) -> String {
+    pub(super) fn leaves(
+        &mut self,
+        app: ClusterAppId,
+        voucher: String,
+        clock: &dyn Clock,
+    ) -> String {
         let state = drawn(clock);
-        self.leaving = Some(Leaving { app: app.0, state: state.clone() });
+        self.leaving = Some(Leaving { app: app.0, state: state.clone(), voucher });
         state
     }
 

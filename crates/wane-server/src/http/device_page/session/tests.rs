@@ -41,7 +41,7 @@ fn alice() -> Person {
 #[test]
 fn a_session_comes_back_as_it_was() {
     let (clock, mut session) = visitor();
-    session.signed_in(ClusterAppId(1), alice(), &*clock);
+    session.signed_in(ClusterAppId(1), alice(), "voucher".into(), &*clock);
     let set = session.sealed(&plain(), &key(1), clock.now()).unwrap();
     let back = brought(&sent_back(&set), &key(1), clock.now()).unwrap();
     assert_eq!(back, session);
@@ -87,7 +87,7 @@ fn a_session_ends() {
 #[test]
 fn a_sign_in_is_not_renewed_by_visits_and_is_of_one_application() {
     let (clock, mut session) = visitor();
-    session.signed_in(ClusterAppId(1), alice(), &*clock);
+    session.signed_in(ClusterAppId(1), alice(), "voucher".into(), &*clock);
     let later = Timestamp::from_unix_millis(clock.now().as_unix_millis() + 600_000);
     let set = sent_back(&session.sealed(&plain(), &key(1), later).unwrap());
     let end = Timestamp::from_unix_millis(clock.now().as_unix_millis() + 900_000);
@@ -130,7 +130,7 @@ fn of_two_sessions_neither_counts() {
 #[test]
 fn a_form_counts_for_its_session_its_code_and_its_person_only() {
     let (clock, mut session) = visitor();
-    session.signed_in(ClusterAppId(1), alice(), &*clock);
+    session.signed_in(ClusterAppId(1), alice(), "voucher".into(), &*clock);
     let token = session.token(Form::Decision, &key(1));
     assert!(session.is_token(&token, Form::Decision, &key(1)));
     for other in [Form::Code, Form::SignIn] {
@@ -154,7 +154,7 @@ fn a_form_counts_for_its_session_its_code_and_its_person_only() {
 fn signing_in_and_out_makes_another_session() {
     let (clock, mut session) = visitor();
     let before = session.token(Form::Code, &key(1));
-    session.signed_in(ClusterAppId(1), alice(), &*clock);
+    session.signed_in(ClusterAppId(1), alice(), "voucher".into(), &*clock);
     assert!(!session.is_token(&before, Form::Code, &key(1)));
     let signed_in = session.token(Form::Code, &key(1));
     session.signed_out(&*clock);

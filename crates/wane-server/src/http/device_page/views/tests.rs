@@ -30,7 +30,7 @@ fn what_devices_and_clients_say_of_themselves_is_text() {
     let clock = ManualClock::seeded(1);
     let mut session = Session::fresh(&*clock);
     let person = Person { subject: "alice".into(), name: Some(HOSTILE.into()) };
-    session.signed_in(ClusterAppId(1), person, &*clock);
+    session.signed_in(ClusterAppId(1), person, "voucher".into(), &*clock);
     let now = Timestamp::from_unix_millis(0);
     for field in 0..4 {
         let hostile = |at| if field == at { HOSTILE.to_owned() } else { "plain".to_owned() };
@@ -70,7 +70,12 @@ fn what_devices_and_clients_say_of_themselves_is_text() {
 fn consent_is_asked_for_where_no_scope_is() {
     let clock = ManualClock::seeded(1);
     let mut session = Session::fresh(&*clock);
-    session.signed_in(ClusterAppId(1), Person { subject: "alice".into(), name: None }, &*clock);
+    session.signed_in(
+        ClusterAppId(1),
+        Person { subject: "alice".into(), name: None },
+        String::new(),
+        &*clock,
+    );
     let now = clock_start();
     let asked = Asked {
         app: ClusterAppId(1),

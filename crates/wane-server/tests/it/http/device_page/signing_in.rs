@@ -402,3 +402,43 @@ fn people_come_back_to_the_url_that_the_operator_gave() {
     let return_to = &fields(target.split_once('?').unwrap().1)["return_to"];
     assert_eq!(return_to, "https://login.example/wane/device/signed-in/demo/app");
 }
+
+/// What an operator set in place of a sign-in, because it was wrong or no longer trusted, counts at
+/// once: for who signed in by the one before, and for who is away at it.
+#[test]
+fn a_sign_in_that_was_replaced_counts_for_nobody() {
+    let (first, second) = (Issuer::begin(), Issuer::begin());
+    let server = with_issuer(&first, SECRET);
+    let mut visitor = Visitor::of(&server);
+    visitor.enters(&start(&server).user_code);
+    let mut away = visitor.clone();
+    let back = first.authorizes(&leaves(&mut away));
+    let page = through(&mut visitor, &first);
+    assert!(page.body.contains("value=\"approve\""), "{}", page.body);
+    let set = |url: String, secret: &str| {
+        let body = json!({"oidc": {"issuer": url, "clientId": CLIENT, "clientSecret": secret}});
+        assert_eq!(server.administer("PUT", SIGN_IN, &body.to_string()).status, 200);
+    };
+    for (url, secret) in [(second.url(), SECRET), (first.url(), "another")] {
+        set(url, secret);
+        let mut visitor = visitor.clone();
+        assert_eq!(visitor.decides("approve").status, 200);
+        assert!(visitor.page.contains("Sign in to go on"), "{}", visitor.page);
+        let page = away.clone().opens(back.strip_prefix("http://localhost").unwrap());
+        assert_eq!(page.status, 400, "{}", page.body);
+    }
+    assert_eq!((first.tokens_asked().len(), second.tokens_asked().len()), (1, 0));
+    set(first.url(), SECRET);
+    let page = visitor.opens("/device/confirm");
+    assert!(page.body.contains("value=\"approve\""), "as it was: {}", page.body);
+}
+
+/// Who signed in at one address of the page did not at another.
+#[test]
+fn a_sign_in_counts_where_the_page_was() {
+    let server = server();
+    let (mut visitor, _) = about_to_decide(&server, "alice", "wonderland");
+    visitor.host = "127.0.0.1";
+    let page = visitor.opens("/device/confirm");
+    assert!(page.body.contains("Sign in to go on"), "{}", page.body);
+}
