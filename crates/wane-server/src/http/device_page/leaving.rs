@@ -6,23 +6,31 @@
 //! another is told to neither of them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use wane::services::device_auth::{AssertionSecret, SignIn};
+use wane::services::ClusterAppId;
+use wane::services::device_auth::{AssertionSecret, GuessSettings, SignIn};
 
 use super::assertion::{self, Expected};
 use super::deciding::app_name;
 use super::form::Fields;
 use super::oidc::{Brought, Drawn, OidcError, Party, plain};
 use super::session::Person;
+use super::shell::Page;
 use super::signing_in::{Way, way_of, with_code};
+use super::trouble::Trouble;
 use super::views::{self, Complaint};
 use super::visit::{Answered, Visit};
 use crate::wiring::Services;
+
+/// How often issuers may be called on behalf of visitors: by one address, and at all.
+pub(super) const LIMITS: GuessSettings =
+    GuessSettings { per_address: 40, per_app: 0, budget: 1_000, life: Duration::from_secs(60) };
 
 /// What must not be in an answer twice: of two readings, one may be somebody else's.
 const ONCE: [&str; 5] = ["state", "code", "iss", "error", "assertion"];
@@ -31,11 +39,12 @@ const ONCE: [&str; 5] = ["state", "code", "iss", "error", "assertion"];
 struct Failed {
     status: StatusCode,
     complaint: Complaint,
+    retry_after: Option<u64>,
 }
 
 impl Failed {
     fn new(status: StatusCode, headline: &str, advice: &str) -> Self {
-        Self { status, complaint: Complaint::new(headline, advice) }
+        Self { status, complaint: Complaint::new(headline, advice), retry_after: None }
     }
 }
 
@@ -81,6 +90,7 @@ async fn authorization_url(
     state: &str,
 ) -> Result<String, Failed> {
     let Some(party) = party(sign_in, way_back) else { return Err(not_under_way()) };
+    paced(visit)?;
     let issuers = &visit.services.device_page.issuers;
     let as_another = visit.session.as_another;
     let url = issuers.authorization_url(&party, &drawn(visit, state), as_another).await;
@@ -94,11 +104,14 @@ pub(in crate::http) async fn returned(
     request: Request,
 ) -> Answered {
     let (visit, _) = Visit::begin(services, request)?;
+    let query = Fields::of_query(&visit.parts.uri);
+    if visit.session.asked.is_none() && query.get("state").is_some() {
+        return Ok(failure(&visit, &not_under_way()));
+    }
     let mut asked = with_code(visit)?;
     let name = app_name(&asked.visit, &asked.code).await?;
     let is_way_back = path.is_ok_and(|Path((owner, app))| format!("{owner}/{app}") == name);
     let (session, app) = (&asked.visit.session, asked.code.app());
-    let query = Fields::of_query(&asked.visit.parts.uri);
     let leaving = session.leaving.clone().filter(|leaving| leaving.app() == app);
     let leaving = leaving.filter(|_| is_way_back && !query.repeats(&ONCE));
     let brought = query.get("state").unwrap_or_default();
@@ -109,6 +122,8 @@ pub(in crate::http) async fn returned(
         }
         return Ok(failure(&asked.visit, &not_under_way()));
     };
+    // Whatever comes of it: another answer to the same question is not asked for.
+    asked.visit.session.leaving = None;
     let way = way_of(&asked.visit, app).await?;
     let voucher = way.voucher(&asked.visit);
     if leaving.voucher != voucher {
@@ -151,10 +166,36 @@ async fn vouched(sign_in: &SignIn, back: Back<'_>) -> Result<Person, Failed> {
     }
     let Back { visit, way_back, query, state } = back;
     let Some(party) = party(sign_in, way_back) else { return Err(not_under_way()) };
+    paced(visit)?;
     let brought = Brought { code: query.get("code").unwrap_or_default(), iss: query.get("iss") };
     let issuers = &visit.services.device_page.issuers;
     let person = issuers.redeem(&party, brought, &drawn(visit, state)).await;
     person.map_err(|error| told(&error))
+}
+
+/// Lets an issuer be called for this visitor, who may not have that done without bound.
+fn paced(visit: &Visit) -> Result<(), Failed> {
+    // Each call counts, whatever it is about.
+    let mut drawn = [0; 32];
+    visit.services.clock.fill_random(&mut drawn);
+    let departures = &visit.services.device_page.departures;
+    match departures.admit(visit.guesser(), ClusterAppId::NONE, drawn) {
+        Ok(attempt) => {
+            drop(attempt);
+            Ok(())
+        }
+        Err(wait) => {
+            Err(Failed { retry_after: Some(Trouble::Limited(wait).retry_after()), ..too_many() })
+        }
+    }
+}
+
+fn too_many() -> Failed {
+    Failed::new(
+        StatusCode::TOO_MANY_REQUESTS,
+        "Too many sign-ins from your network",
+        "Please wait a minute and try again.",
+    )
 }
 
 fn by_assertion(secret: &AssertionSecret, back: &Back<'_>) -> Result<Person, Failed> {
@@ -199,6 +240,14 @@ fn told(error: &OidcError) -> Failed {
             "The place where you sign in did not confirm who you are. You can try again.",
         ),
         OidcError::OfAnother => not_under_way(),
+        OidcError::Busy => Failed {
+            retry_after: Some(5),
+            ..Failed::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Too many people sign in right now",
+                "Please try again in a moment.",
+            )
+        },
     }
 }
 
@@ -212,5 +261,6 @@ fn not_under_way() -> Failed {
 }
 
 fn failure(visit: &Visit, failed: &Failed) -> Response {
-    visit.show(views::sign_in_failed(visit.prefix(), failed.status, &failed.complaint))
+    let page = views::sign_in_failed(visit.prefix(), failed.status, &failed.complaint);
+    visit.show(Page { retry_after: failed.retry_after, ..page })
 }

@@ -52,6 +52,8 @@ use self::oidc::Issuers;
 pub(crate) struct DevicePage {
     /// Wrong passwords of the development list.
     passwords: GuessLimiter,
+    /// Visitors for whom an issuer is to be called.
+    departures: GuessLimiter,
     issuers: Issuers,
 }
 
@@ -60,6 +62,7 @@ impl DevicePage {
     pub(crate) fn new(clock: &SharedClock) -> Self {
         Self {
             passwords: GuessLimiter::new(password::LIMITS, Arc::clone(clock)),
+            departures: GuessLimiter::new(leaving::LIMITS, Arc::clone(clock)),
             issuers: Issuers::new(clock),
         }
     }

@@ -4,6 +4,10 @@
 //! itself, and its keys, are kept for a few minutes, for a bounded number of issuers. A signature
 //! that the kept keys do not explain is tried once more with new ones, for issuers change keys.
 //!
+//! Visitors cannot have us call issuers without bound. Of many who need to know about an issuer one
+//! asks, and that it failed is kept for a few seconds; so many may be at one issuer at once, and so
+//! many at all; and each has to be done within [`DEADLINE`].
+//!
 //! Only signatures that need the issuer's private key are taken: with a shared secret, whoever
 //! knows it could sign for everybody.
 
@@ -27,10 +31,11 @@ use openidconnect::{
 };
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use wane::clock::SharedClock;
-use wane::services::device_auth::{OidcSecret, SignIn};
+use wane::services::device_auth::OidcSecret;
 
-use super::fetch::{FetchError, Fetcher};
+use super::fetch::{Courier, FetchError, Fetcher, may_name};
 use super::session::Person;
 
 /// How long what an issuer says of itself is kept.
@@ -39,8 +44,23 @@ const KEPT: Duration = Duration::from_secs(300);
 /// How soon keys are fetched again for a signature that they do not explain.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Issuers that are kept; beyond, all are asked anew.
+/// How long an issuer that failed is not asked again.
+const FAILED: Duration = Duration::from_secs(5);
+
+/// Issuers that are kept; beyond, all that nobody is at are asked anew.
 const MOST: usize = 64;
+
+/// How many visitors may be at one issuer at once.
+const AT_ONE: usize = 8;
+
+/// How many may be at all of them.
+const AT_ALL: usize = 32;
+
+/// How long a visitor may be at an issuer.
+const DEADLINE: Duration = Duration::from_secs(15);
+
+/// How old an ID token may be.
+const OLDEST: Duration = Duration::from_secs(600);
 
 /// How far the clocks of issuer and server may differ.
 const DRIFT: Duration = Duration::from_secs(60);
@@ -109,6 +129,9 @@ pub(super) enum OidcError {
     /// RFC 9207: the answer is of another issuer, or hides of which.
     #[error("the answer that came back does not name the issuer that it should be of")]
     OfAnother,
+    /// As many visitors as may be are at the issuer.
+    #[error("too many sign in at once")]
+    Busy,
 }
 
 /// What was drawn for one visitor who signs in.
@@ -147,20 +170,30 @@ pub(super) struct Brought<'a> {
 #[derive(Debug)]
 pub(super) struct Issuers {
     clock: SharedClock,
-    fetcher: Fetcher,
-    known: Mutex<HashMap<String, Known>>,
+    fetcher: Arc<Fetcher>,
+    visitors: Semaphore,
+    known: Mutex<HashMap<String, Arc<Known>>>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Known {
-    metadata: Arc<Metadata>,
+    visitors: Semaphore,
+    /// Whoever asks holds it, so that others wait for the answer and do not ask as well.
+    told: tokio::sync::Mutex<Option<Told>>,
+}
+
+/// What an issuer said of itself, or why it did not.
+#[derive(Debug)]
+struct Told {
+    about: Result<Arc<Metadata>, String>,
     asked_at: Duration,
 }
 
 impl Issuers {
     pub(super) fn new(clock: &SharedClock) -> Self {
-        let fetcher = Fetcher::new(Arc::clone(clock));
-        Self { clock: Arc::clone(clock), fetcher, known: Mutex::default() }
+        let fetcher = Arc::new(Fetcher::new(Arc::clone(clock)));
+        let visitors = Semaphore::new(AT_ALL);
+        Self { clock: Arc::clone(clock), fetcher, visitors, known: Mutex::default() }
     }
 
     /// Where to send somebody who wants to sign in.
@@ -170,13 +203,69 @@ impl Issuers {
         drawn: &Drawn,
         as_another: bool,
     ) -> Result<String, OidcError> {
-        let known = self.about(party.issuer, KEPT).await?;
-        let endpoint = known.metadata.authorization_endpoint().as_str();
-        if !SignIn::is_safe(endpoint) {
+        let known = self.known(party.issuer);
+        let _admitted = self.admitted(&known)?;
+        self.in_time(self.asked_for_url(&known, party, drawn, as_another)).await
+    }
+
+    /// Who came back. A code of another issuer is told to nobody.
+    pub(super) async fn redeem(
+        &self,
+        party: &Party<'_>,
+        brought: Brought<'_>,
+        drawn: &Drawn,
+    ) -> Result<Person, OidcError> {
+        if brought.code.is_empty() {
+            return Err(OidcError::Refused("there is no code".into()));
+        }
+        let known = self.known(party.issuer);
+        let _admitted = self.admitted(&known)?;
+        self.in_time(self.redeemed(&known, party, brought, drawn)).await
+    }
+
+    fn known(&self, issuer: &str) -> Arc<Known> {
+        let mut all = self.known.lock();
+        if all.len() >= MOST && !all.contains_key(issuer) {
+            all.retain(|_, known| Arc::strong_count(known) > 1);
+        }
+        let new =
+            || Known { visitors: Semaphore::new(AT_ONE), told: tokio::sync::Mutex::default() };
+        Arc::clone(all.entry(issuer.to_owned()).or_insert_with(|| Arc::new(new())))
+    }
+
+    fn admitted<'a>(&'a self, known: &'a Known) -> Result<[SemaphorePermit<'a>; 2], OidcError> {
+        let busy = |_| OidcError::Busy;
+        let at_one = known.visitors.try_acquire().map_err(busy)?;
+        Ok([at_one, self.visitors.try_acquire().map_err(busy)?])
+    }
+
+    async fn in_time<T>(
+        &self,
+        work: impl Future<Output = Result<T, OidcError>>,
+    ) -> Result<T, OidcError> {
+        tokio::select! {
+            done = Box::pin(work) => done,
+            () = self.clock.sleep(DEADLINE) => {
+                let seconds = DEADLINE.as_secs();
+                Err(OidcError::Unanswered(format!("it was not done within {seconds} s")))
+            }
+        }
+    }
+
+    async fn asked_for_url(
+        &self,
+        known: &Known,
+        party: &Party<'_>,
+        drawn: &Drawn,
+        as_another: bool,
+    ) -> Result<String, OidcError> {
+        let metadata = self.about(known, party.issuer, KEPT).await?;
+        let endpoint = metadata.authorization_endpoint().as_str();
+        if !may_name(party.issuer, endpoint) {
             let reason = "its authorization endpoint is not to be reached over https".into();
             return Err(OidcError::Unanswered(reason));
         }
-        let client = party.client(&known.metadata)?;
+        let client = party.client(&metadata)?;
         let (state, nonce) = (drawn.state.clone(), drawn.nonce.clone());
         let verifier = PkceCodeVerifier::new(drawn.verifier.clone());
         let challenge = PkceCodeChallenge::from_code_verifier_sha256(&verifier);
@@ -189,24 +278,25 @@ impl Issuers {
         Ok(request.url().0.into())
     }
 
-    /// Who came back. A code of another issuer is told to nobody.
-    pub(super) async fn redeem(
+    async fn redeemed(
         &self,
+        known: &Known,
         party: &Party<'_>,
         brought: Brought<'_>,
         drawn: &Drawn,
     ) -> Result<Person, OidcError> {
-        let known = self.about(party.issuer, KEPT).await?;
-        let names_itself = known.metadata.additional_metadata().names_itself;
+        let metadata = self.about(known, party.issuer, KEPT).await?;
+        let names_itself = metadata.additional_metadata().names_itself;
         if brought.iss.map_or(names_itself, |iss| iss != party.issuer) {
             return Err(OidcError::OfAnother);
         }
-        let client = party.client(&known.metadata)?;
+        let client = party.client(&metadata)?;
+        let courier = Courier::of(&self.fetcher, party.issuer);
         let exchange = client
             .exchange_code(AuthorizationCode::new(brought.code.to_owned()))
             .map_err(|_| OidcError::Unanswered("it names no token endpoint".into()))?
             .set_pkce_verifier(PkceCodeVerifier::new(drawn.verifier.clone()));
-        let answer = exchange.request_async(&self.fetcher).await.map_err(|error| match error {
+        let answer = exchange.request_async(&courier).await.map_err(|error| match error {
             RequestTokenError::ServerResponse(answer) => {
                 OidcError::Refused(plain(answer.error().as_ref()))
             }
@@ -219,8 +309,8 @@ impl Issuers {
         let token = answer.id_token().ok_or(OidcError::NotGood("there is none"))?;
         match self.vouched(&client, token, drawn) {
             Err(ClaimsVerificationError::SignatureVerification(_)) => {
-                let known = self.about(party.issuer, AGAIN).await?;
-                let client = party.client(&known.metadata)?;
+                let metadata = self.about(known, party.issuer, AGAIN).await?;
+                let client = party.client(&metadata)?;
                 self.vouched(&client, token, drawn).map_err(|error| distrusted(&error))
             }
             judged => judged.map_err(|error| distrusted(&error)),
@@ -235,36 +325,53 @@ impl Issuers {
         token: &CoreIdToken,
         drawn: &Drawn,
     ) -> Result<Person, ClaimsVerificationError> {
-        let now = self.clock.now().as_unix_millis().saturating_sub(DRIFT.as_millis() as u64);
-        let now = i64::try_from(now).ok().and_then(DateTime::from_timestamp_millis);
+        let now = i64::try_from(self.clock.now().as_unix_millis()).unwrap_or(i64::MAX);
+        let (drift, oldest) = (DRIFT.as_millis() as i64, OLDEST.as_millis() as i64);
+        let earlier = DateTime::from_timestamp_millis(now.saturating_sub(drift));
+        let issued = now.saturating_sub(oldest)..=now.saturating_add(drift);
         let verifier = client
             .id_token_verifier()
             .set_allowed_algs(SIGNATURES)
-            .set_time_fn(move || now.unwrap_or(DateTime::UNIX_EPOCH));
+            .set_time_fn(move || earlier.unwrap_or(DateTime::UNIX_EPOCH))
+            .set_issue_time_verifier_fn(move |iat| {
+                let is_recent = issued.contains(&iat.timestamp_millis());
+                is_recent.then_some(()).ok_or_else(|| "it was not issued just now".to_owned())
+            });
         let claims = token.claims(&verifier, &Nonce::new(drawn.nonce.clone()))?;
+        // The library leaves this one to its users.
+        if claims.authorized_party().is_some_and(|azp| azp != client.client_id()) {
+            return Err(ClaimsVerificationError::InvalidAudience("its azp is another".into()));
+        }
         let named = claims.name().and_then(|names| names.get(None)).map(|name| name.to_string());
         let name = claims.preferred_username().map(|name| name.to_string()).or(named);
         Ok(Person { subject: claims.subject().to_string(), name })
     }
 
     /// What an issuer says of itself, not older than this.
-    async fn about(&self, issuer: &str, age: Duration) -> Result<Known, OidcError> {
+    async fn about(
+        &self,
+        known: &Known,
+        issuer: &str,
+        age: Duration,
+    ) -> Result<Arc<Metadata>, OidcError> {
+        let mut told = known.told.lock().await;
         let now = self.clock.monotonic();
-        let known = self.known.lock().get(issuer).cloned();
-        if let Some(known) = known.filter(|known| now.saturating_sub(known.asked_at) < age) {
-            return Ok(known);
+        let is_recent = |told: &Told| {
+            let age = if told.about.is_ok() { age } else { FAILED };
+            now.saturating_sub(told.asked_at) < age
+        };
+        if let Some(told) = told.as_ref().filter(|told| is_recent(told)) {
+            return told.about.clone().map_err(OidcError::Unanswered);
         }
-        let url = IssuerUrl::new(issuer.to_owned())
-            .map_err(|_| OidcError::Unanswered("it is not a URL".into()))?;
-        let metadata = Metadata::discover_async(url, &self.fetcher).await;
-        let metadata = Arc::new(metadata.map_err(undiscovered)?);
-        let known = Known { metadata, asked_at: now };
-        let mut all = self.known.lock();
-        if all.len() >= MOST && !all.contains_key(issuer) {
-            all.clear();
-        }
-        all.insert(issuer.to_owned(), known.clone());
-        Ok(known)
+        let about = self.discovered(issuer).await.map(Arc::new);
+        *told = Some(Told { about: about.clone(), asked_at: now });
+        about.map_err(OidcError::Unanswered)
+    }
+
+    async fn discovered(&self, issuer: &str) -> Result<Metadata, String> {
+        let url = IssuerUrl::new(issuer.to_owned()).map_err(|_| "it is not a URL".to_owned())?;
+        let courier = Courier::of(&self.fetcher, issuer);
+        Metadata::discover_async(url, &courier).await.map_err(undiscovered)
     }
 }
 
@@ -286,8 +393,8 @@ impl Party<'_> {
     }
 }
 
-fn undiscovered(error: DiscoveryError<FetchError>) -> OidcError {
-    OidcError::Unanswered(match error {
+fn undiscovered(error: DiscoveryError<FetchError>) -> String {
+    match error {
         DiscoveryError::Request(error) => error.to_string(),
         DiscoveryError::Response(status, ..) => {
             format!("its discovery document or its keys are not to be had: HTTP {status}")
@@ -295,7 +402,7 @@ fn undiscovered(error: DiscoveryError<FetchError>) -> OidcError {
         DiscoveryError::Validation(_) => "its discovery document names another issuer".into(),
         DiscoveryError::Parse(_) => "its discovery document or its keys cannot be read".into(),
         DiscoveryError::UrlParse(_) | DiscoveryError::Other(_) | _ => "its URL is not one".into(),
-    })
+    }
 }
 
 /// Why a token is not good, without what is in it.

@@ -35,6 +35,13 @@ pub(super) enum Lie {
     NoIdToken,
     LongSubject,
     TokenError,
+    AuthorizedParty,
+    OtherAudience,
+    IssuedLongAgo,
+    IssuedLater,
+    NoDiscovery,
+    SlowDiscovery,
+    OtherDiscovery,
 }
 
 /// A running issuer. It ends with the process of the tests.
@@ -56,6 +63,8 @@ struct State {
     tokens_asked: Vec<String>,
     /// RFC 9207.
     names_itself: bool,
+    /// Requests for what it says of itself.
+    discoveries: usize,
 }
 
 struct Keys {
@@ -103,6 +112,7 @@ impl Issuer {
             keys_asked: 0,
             tokens_asked: Vec::new(),
             names_itself: false,
+            discoveries: 0,
         };
         let issuer = Self { address, state: Arc::new(Mutex::new(state)) };
         let serving = issuer.clone();
@@ -129,6 +139,10 @@ impl Issuer {
 
     pub(super) fn keys_asked(&self) -> usize {
         self.state.lock().unwrap().keys_asked
+    }
+
+    pub(super) fn discoveries(&self) -> usize {
+        self.state.lock().unwrap().discoveries
     }
 
     pub(super) fn tokens_asked(&self) -> Vec<String> {
@@ -182,7 +196,7 @@ impl Issuer {
         reader.read_exact(&mut body).unwrap();
         let path = lines[0].split(' ').nth(1).unwrap();
         let (status, answer) = match path {
-            "/.well-known/openid-configuration" => ("200 OK", self.about()),
+            "/.well-known/openid-configuration" => self.about(),
             "/keys" => {
                 let mut state = self.state.lock().unwrap();
                 state.keys_asked += 1;
@@ -204,18 +218,31 @@ impl Issuer {
         drop(stream.write_all(format!("{head}{body}").as_bytes()));
     }
 
-    fn about(&self) -> Json {
+    fn about(&self) -> (&'static str, Json) {
+        let (lie, names_itself) = {
+            let mut state = self.state.lock().unwrap();
+            state.discoveries += 1;
+            (state.lie, state.names_itself)
+        };
+        if lie == Lie::NoDiscovery {
+            return ("500 Internal Server Error", json!({}));
+        }
+        if lie == Lie::SlowDiscovery {
+            crate::wait(std::time::Duration::from_secs(2));
+        }
         let url = self.url();
-        json!({
-            "issuer": url,
+        let named = if lie == Lie::OtherDiscovery { "https://evil.example" } else { &url };
+        let about = json!({
+            "issuer": named,
             "authorization_endpoint": format!("{url}/authorize"),
             "token_endpoint": format!("{url}/token"),
             "jwks_uri": format!("{url}/keys"),
             "response_types_supported": ["code"],
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": ["ES256"],
-            "authorization_response_iss_parameter_supported": self.state.lock().unwrap().names_itself,
-        })
+            "authorization_response_iss_parameter_supported": names_itself,
+        });
+        ("200 OK", about)
     }
 
     fn token(
@@ -258,22 +285,28 @@ impl Issuer {
             Lie::LongSubject => claims["sub"] = "x".repeat(256).into(),
             Lie::Unsigned => header = json!({"alg": "none"}),
             Lie::SharedSecret => header = json!({"alg": "HS256"}),
-            Lie::Nothing | Lie::Signature | Lie::NoIdToken | Lie::TokenError => {}
+            Lie::AuthorizedParty => claims["azp"] = "somebody else".into(),
+            Lie::OtherAudience => claims["aud"] = json!([CLIENT, "somebody else"]),
+            Lie::IssuedLongAgo => claims["iat"] = (now - 661).into(),
+            Lie::IssuedLater => claims["iat"] = (now + 120).into(),
+            Lie::Nothing
+            | Lie::Signature
+            | Lie::NoIdToken
+            | Lie::TokenError
+            | Lie::NoDiscovery
+            | Lie::SlowDiscovery
+            | Lie::OtherDiscovery => {}
         }
         let part = |part: &Json| URL_SAFE_NO_PAD.encode(part.to_string());
         let signed = format!("{}.{}", part(&header), part(&claims));
-        let signature = match state.lie {
-            Lie::Unsigned => String::new(),
-            Lie::Signature => Keys::draw("forger").sign(&signed),
-            Lie::SharedSecret => mac(SECRET, &signed),
-            Lie::Nothing
-            | Lie::Nonce
-            | Lie::Audience
-            | Lie::Issuer
-            | Lie::Expired
-            | Lie::NoIdToken
-            | Lie::LongSubject
-            | Lie::TokenError => state.keys.sign(&signed),
+        let signature = if state.lie == Lie::Unsigned {
+            String::new()
+        } else if state.lie == Lie::Signature {
+            Keys::draw("forger").sign(&signed)
+        } else if state.lie == Lie::SharedSecret {
+            mac(SECRET, &signed)
+        } else {
+            state.keys.sign(&signed)
         };
         format!("{signed}.{signature}")
     }

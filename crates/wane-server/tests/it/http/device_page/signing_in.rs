@@ -138,33 +138,38 @@ fn an_assertion_of_the_application_signs_its_visitor_in() {
 #[test]
 fn an_assertion_that_is_forged_reused_or_planted_signs_nobody_in() {
     let (server, secret) = with_assertions();
-    let mut victim = Visitor::of(&server);
-    victim.enters(&start(&server).user_code);
-    let state = fields(leaves(&mut victim).split_once('?').unwrap().1)["state"].clone();
+    let state_of = |target: String| fields(target.split_once('?').unwrap().1)["state"].clone();
     let mut attacker = Visitor::of(&server);
     attacker.enters(&start(&server).user_code);
-    let own = fields(leaves(&mut attacker).split_once('?').unwrap().1)["state"].clone();
-    let right = assertion(&secret, &claims(&state));
+    let own = state_of(leaves(&mut attacker));
     let planted = assertion(&secret, &claims(&own));
-    for (state, forged, status) in [
-        (&*state, assertion("x", &claims(&state)), 403),
-        (&*state, String::new(), 403),
-        (&*state, planted.clone(), 403),
-        (&*own, planted.clone(), 400),
-        ("", right.clone(), 400),
-        ("junk", right.clone(), 400),
-    ] {
-        let page = returns(&mut victim, state, &forged);
-        assert_eq!(page.status, status, "{}", page.body);
+    let mut victim = Visitor::of(&server);
+    victim.enters(&start(&server).user_code);
+    for case in 0..7 {
+        victim.opens("/device/sign-in");
+        let state = state_of(leaves(&mut victim));
+        let right = assertion(&secret, &claims(&state));
+        let (brought, forged, status) = match case {
+            0 => (state.clone(), assertion("x", &claims(&state)), 403),
+            1 => (state.clone(), String::new(), 403),
+            2 => (state.clone(), planted.clone(), 403),
+            3 => (state.clone(), "&error=access_denied%0Ax".to_owned(), 403),
+            4 => (own.clone(), planted.clone(), 400),
+            5 => (String::new(), right.clone(), 400),
+            _ => ("junk".to_owned(), right.clone(), 400),
+        };
+        let page = returns(&mut victim, &brought, &forged);
+        assert_eq!(page.status, status, "{case}: {}", page.body);
         assert!(page.body.contains("Try again"), "{}", page.body);
         assert!(!page.body.contains("value=\"approve\""));
+        let mut elsewhere = Visitor::of(&server);
+        let page = returns(&mut elsewhere, &state, &right);
+        assert_eq!(page.status, 400, "another browser: {}", page.body);
+        assert!(page.body.contains("This sign-in is not under way"), "{}", page.body);
+        // A state is spent by the first answer that brings it, and by no other.
+        let page = returns(&mut victim.clone(), &state, &right);
+        assert_eq!(page.status, if status == 403 { 400 } else { 200 }, "{case}: {}", page.body);
     }
-    let mut elsewhere = Visitor::of(&server);
-    assert!(returns(&mut elsewhere, &state, &right).body.contains("Enter the code"));
-    let refused =
-        victim.opens(&format!("/device/signed-in/demo/app?state={state}&error=access_denied%0Ax"));
-    assert_eq!(refused.status, 403);
-    assert!(returns(&mut victim, &state, &right).body.contains("value=\"approve\""));
 }
 
 /// A server whose people sign in at an issuer.
@@ -219,6 +224,10 @@ fn an_id_token_that_is_not_good_signs_nobody_in() {
         Lie::NoIdToken,
         Lie::LongSubject,
         Lie::TokenError,
+        Lie::AuthorizedParty,
+        Lie::OtherAudience,
+        Lie::IssuedLongAgo,
+        Lie::IssuedLater,
     ] {
         issuer.lies(lie);
         let page = through(&mut visitor, &issuer);
@@ -441,4 +450,39 @@ fn a_sign_in_counts_where_the_page_was() {
     visitor.host = "127.0.0.1";
     let page = visitor.opens("/device/confirm");
     assert!(page.body.contains("Sign in to go on"), "{}", page.body);
+}
+
+/// However many visitors come, an issuer is asked about itself once; and not again at once where it
+/// failed.
+#[test]
+fn visitors_cannot_have_an_issuer_asked_without_bound() {
+    let issuer = Issuer::begin();
+    let server = with_issuer(&issuer, SECRET);
+    let mut visitor = Visitor::of(&server);
+    visitor.enters(&start(&server).user_code);
+    let start = Request::new("GET", "/device/sign-in/start");
+    issuer.lies(Lie::NoDiscovery);
+    for _ in 0..3 {
+        assert_eq!(visitor.clone().asks(&start).status, 502);
+    }
+    assert_eq!(issuer.discoveries(), 1, "that it failed is kept");
+    issuer.lies(Lie::SlowDiscovery);
+    crate::wait(std::time::Duration::from_secs(6));
+    let statuses: Vec<_> = std::thread::scope(|scope| {
+        let each = || scope.spawn(|| visitor.clone().asks(&start).status);
+        let all: Vec<_> = (0..12).map(|_| each()).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert_eq!(issuer.discoveries(), 2, "one asks for all: {statuses:?}");
+    let count = |status| statuses.iter().filter(|own| **own == status).count();
+    assert_eq!((count(303), count(503)), (8, 4), "so many at once: {statuses:?}");
+    let without = visitor.asks(&start).header("location").unwrap().to_owned();
+    let state = fields(without.split_once('?').unwrap().1)["state"].clone();
+    let page = visitor.opens(&format!("/device/signed-in/demo/app?state={state}&code="));
+    assert_eq!(page.status, 403, "{}", page.body);
+    assert_eq!(issuer.tokens_asked().len(), 0, "there is nothing to redeem");
+    let limited = (0..40).map(|_| visitor.clone().asks(&start)).find(|it| it.status == 429);
+    let limited = limited.expect("one address has it done so often");
+    assert!(limited.header("retry-after").is_some(), "{}", limited.head);
+    assert!(limited.body.contains("Too many sign-ins"), "{}", limited.body);
 }

@@ -1,5 +1,6 @@
 //! Requests to an issuer: over TLS or to this machine, within a deadline, with an answer of bounded
-//! size. No redirect is followed: what an issuer is told goes to the host that was named.
+//! size. No redirect is followed: what an issuer is told goes to the host that was named. An issuer
+//! that is reached over TLS cannot have us call this machine in the clear.
 
 use std::fmt;
 use std::pin::Pin;
@@ -53,13 +54,14 @@ impl Fetcher {
         Self { clock, plain: OnceLock::new(), encrypted: OnceLock::new() }
     }
 
-    /// The answer to a request.
-    pub(super) async fn fetch(
+    /// The answer to a request, which an issuer made us send.
+    async fn fetch(
         &self,
         request: Request<Vec<u8>>,
+        issuer: &str,
     ) -> Result<Response<Vec<u8>>, FetchError> {
         let host = request.uri().host().unwrap_or_default().to_owned();
-        if !SignIn::is_safe(&request.uri().to_string()) {
+        if !may_name(issuer, &request.uri().to_string()) {
             return Err(FetchError::NotSafe { host });
         }
         let unreachable = |reason: String| FetchError::Unreachable { host: host.clone(), reason };
@@ -94,13 +96,33 @@ impl Fetcher {
 pub(super) type Fetching<'a> =
     Pin<Box<dyn Future<Output = Result<Response<Vec<u8>>, FetchError>> + Send + 'a>>;
 
-impl<'a> AsyncHttpClient<'a> for Fetcher {
+/// Sends what is to be sent about one issuer.
+#[derive(Debug)]
+pub(super) struct Courier {
+    fetcher: Arc<Fetcher>,
+    issuer: String,
+}
+
+impl Courier {
+    pub(super) fn of(fetcher: &Arc<Fetcher>, issuer: &str) -> Self {
+        Self { fetcher: Arc::clone(fetcher), issuer: issuer.to_owned() }
+    }
+}
+
+impl<'a> AsyncHttpClient<'a> for Courier {
     type Error = FetchError;
     type Future = Fetching<'a>;
 
     fn call(&'a self, request: Request<Vec<u8>>) -> Fetching<'a> {
-        Box::pin(self.fetch(request))
+        Box::pin(self.fetcher.fetch(request, &self.issuer))
     }
+}
+
+/// Whether an issuer may name this URL as one of its own: over `https`, or on this machine where it
+/// is there itself.
+pub(super) fn may_name(issuer: &str, url: &str) -> bool {
+    let is_plain = |url: &str| url.starts_with("http://");
+    SignIn::is_safe(url) && (!is_plain(url) || is_plain(issuer))
 }
 
 async fn exchange(http: &Http, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, String> {
@@ -119,3 +141,6 @@ fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     }
     error.to_string()
 }
+
+#[cfg(test)]
+mod tests;
