@@ -14,8 +14,7 @@
 //! after the next opening. They are not zeros, which some file systems and copies store as nothing.
 
 use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::FileExt;
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// What is set aside.
@@ -96,12 +95,8 @@ impl Reserve {
             return Ok(());
         }
         let not_set_aside = |source| NotSetAside { path: self.path.clone(), source };
-        let file = opened(&self.path).map_err(not_set_aside)?;
-        let filled = (self.len..WHOLE).step_by(PIECE.len()).try_for_each(|offset| {
-            let piece = PIECE.len().min((WHOLE - offset) as usize);
-            file.write_all_at(&PIECE[..piece], offset)
-        });
-        if let Err(error) = filled {
+        let mut file = opened(&self.path).map_err(not_set_aside)?;
+        if let Err(error) = write_from(&mut file, self.len) {
             // Whoever comes first may have what was not enough.
             return Err(not_set_aside(file.set_len(self.len).err().unwrap_or(error)));
         }
@@ -126,6 +121,14 @@ impl Reserve {
         }
         given.is_ok()
     }
+}
+
+fn write_from(file: &mut File, offset: u64) -> io::Result<()> {
+    file.seek(SeekFrom::Start(offset))?;
+    (offset..WHOLE).step_by(PIECE.len()).try_for_each(|offset| {
+        let piece = PIECE.len().min((WHOLE - offset) as usize);
+        file.write_all(&PIECE[..piece])
+    })
 }
 
 fn opened(path: &Path) -> io::Result<File> {
