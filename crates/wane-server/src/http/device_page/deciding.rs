@@ -41,6 +41,7 @@ pub(in crate::http) async fn confirm(
         app: &app,
         asked: &asked,
         who: &who,
+        address: visit.services.origin.address_of(&visit.parts),
         now: visit.now,
     });
     Ok(visit.show(page))
@@ -69,7 +70,8 @@ pub(in crate::http) async fn decide(
     Ok(match taken(&visit, &code, &who, &asked, is_approved).await {
         Ok(Decided::Done(_)) => {
             let client_name = asked.client_name;
-            visit.session.decided = Some(DecidedCode { code, is_approved, client_name });
+            let clock = std::sync::Arc::clone(&visit.services.clock);
+            visit.session.finished(DecidedCode { code, is_approved, client_name }, &*clock);
             visit.go("/device/done")
         }
         Ok(Decided::AlreadyDecided) => answered(&visit, &code, &asked, Some(&who)).await,
@@ -107,7 +109,7 @@ pub(in crate::http) async fn done(State(services): State<Services>, request: Req
 async fn open(visit: &Visit) -> Result<Open, Instead> {
     let (session, prefix) = (&visit.session, visit.prefix());
     let Some(code) = session.asked.clone() else { return Err(visit.go("/device").into()) };
-    if session.decided.as_ref().is_some_and(|decided| decided.code == code.code) {
+    if session.has_decided(&code.code) {
         return Err(visit.go("/device/done").into());
     }
     if code.has_expired(visit.now) {

@@ -4,8 +4,8 @@
 //! attempt. Only the form looks, and what is no code at all is told so before it is looked for.
 
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use super::form::Fields;
@@ -55,7 +55,7 @@ pub(in crate::http) async fn submit(
     let code = code.reveal();
     Ok(match visit.services.device_auth.look_up(&code, visit.source()).await {
         Ok(Some(asked)) => {
-            let has_decided = visit.session.decided.as_ref().is_some_and(|it| it.code == code);
+            let has_decided = visit.session.has_decided(&code);
             let is_signed_in = visit.session.who(asked.app, visit.now).is_some();
             if asked.is_decided && !has_decided && !is_signed_in {
                 return Ok(visit.show(views::already_answered(visit.prefix())));
@@ -87,11 +87,11 @@ fn no_code(visit: &Visit) -> Complaint {
     let advice = format!(
         "A code has {letters} letters, no digits and no vowels. Please compare it with your device."
     );
-    Complaint::new("That is not a whole code.", advice)
+    Complaint::of_input("That is not a whole code.", advice)
 }
 
 fn wrong_code() -> Complaint {
-    Complaint::new(
+    Complaint::of_input(
         "There is no such code.",
         "Please compare it with your device. If it is the same, it has expired: start again on the \
          device to get a new one.",
@@ -125,7 +125,14 @@ pub(in crate::http) async fn picture(
         return Ok(answer(problem.into_response(), None));
     };
     Ok(match qr::svg(&format!("{}/device?user_code={}", visit.base_url, code.reveal())) {
-        Ok(svg) => answer(([(CONTENT_TYPE, "image/svg+xml")], svg).into_response(), None),
+        Ok(svg) => {
+            let mut picture =
+                answer(([(CONTENT_TYPE, "image/svg+xml")], svg).into_response(), None);
+            // Pages of applications show it, and it says nothing that their link does not.
+            let everybody = HeaderValue::from_static("cross-origin");
+            picture.headers_mut().insert("cross-origin-resource-policy", everybody);
+            picture
+        }
         Err(error) => answer(Problem::invalid("user_code", error).into_response(), None),
     })
 }

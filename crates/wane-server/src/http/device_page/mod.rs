@@ -31,6 +31,7 @@ mod same_site;
 mod session;
 mod shell;
 mod signing_in;
+mod spoken;
 mod trouble;
 mod views;
 mod visit;

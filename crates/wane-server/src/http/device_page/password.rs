@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use sha2::{Digest, Sha256};
 use wane::services::ClusterAppId;
 use wane::services::device_auth::{GuessSettings, PageKey};
 
@@ -25,8 +24,8 @@ pub(super) fn check(
     password: &str,
 ) -> Result<Option<Person>, Trouble> {
     let passwords = &visit.services.device_page.passwords;
-    let tried = Sha256::new().chain_update(name).chain_update([0]).chain_update(password);
-    let attempt = passwords.admit(visit.guesser(), ClusterAppId::NONE, tried.finalize().into());
+    let tried = visit.key.mac("tried password", &[name.as_bytes(), password.as_bytes()]);
+    let attempt = passwords.admit(visit.guesser(), ClusterAppId::NONE, tried);
     let attempt = attempt.map_err(Trouble::Limited)?;
     if !is_right(users, name, password, &visit.key) {
         drop(attempt);

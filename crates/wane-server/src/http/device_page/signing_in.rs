@@ -98,6 +98,9 @@ pub(in crate::http) async fn sign_in(
     let (visit, _) = Visit::begin(services, request)?;
     let asked = with_code(visit)?;
     let Asked { visit, code } = &asked;
+    if visit.session.has_decided(&code.code) {
+        return Ok(visit.go("/device/done"));
+    }
     if signed_in_to(visit, code.app()).await?.is_some() {
         return Ok(visit.go("/device/confirm"));
     }
@@ -149,7 +152,7 @@ pub(in crate::http) async fn by_password(
         }
         Ok(None) => {
             let advice = "Please check both and try again.";
-            let complaint = Complaint::new("Name or password are wrong.", advice);
+            let complaint = Complaint::of_input("Name or password are wrong.", advice);
             refused(&asked, name, &complaint, StatusCode::UNPROCESSABLE_ENTITY, None).await
         }
         Err(trouble) => {

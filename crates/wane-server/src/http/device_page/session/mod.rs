@@ -25,6 +25,8 @@ use wane::services::ClusterAppId;
 use wane::services::device_auth::PageKey;
 use wane::store::Timestamp;
 
+use super::spoken::is_unseen;
+
 /// How long a page can be left open, and how long a sign-in counts.
 pub(super) const LIFE: Duration = Duration::from_secs(900);
 
@@ -239,7 +241,8 @@ impl Session {
         clock: &dyn Clock,
     ) {
         let Person { subject, name } = person;
-        let name = name.map(|name| shortened(&name)).filter(|name| *name != subject);
+        let name = name.map(|name| shortened(&name));
+        let name = name.filter(|name| !name.is_empty() && *name != subject);
         self.id = drawn(clock);
         self.who = Some(Who { app: app.0, subject, name, until: ending(clock.now()), voucher });
         self.leaving = None;
@@ -251,7 +254,21 @@ impl Session {
         self.id = drawn(clock);
         self.who = None;
         self.leaving = None;
+        self.decided = None;
         self.as_another = true;
+    }
+
+    /// They decided, and are signed out: the browser may be one that many use.
+    pub(super) fn finished(&mut self, decided: DecidedCode, clock: &dyn Clock) {
+        self.id = drawn(clock);
+        self.who = None;
+        self.leaving = None;
+        self.decided = Some(decided);
+    }
+
+    /// Whether the visitor decided about this code.
+    pub(super) fn has_decided(&self, code: &str) -> bool {
+        self.decided.as_ref().is_some_and(|decided| decided.code == code)
     }
 
     /// The visitor leaves to sign in; what is drawn for that is to come back.
@@ -317,14 +334,15 @@ fn ending(now: Timestamp) -> u64 {
 }
 
 fn shortened(name: &str) -> String {
-    let plain = name.chars().filter(|c| !c.is_control());
     let mut bytes = 0;
-    plain
+    let seen = name.chars().filter(|c| !is_unseen(*c));
+    let seen: String = seen
         .take_while(|c| {
             bytes += c.len_utf8();
             bytes <= LONGEST_NAME
         })
-        .collect()
+        .collect();
+    seen.trim().to_owned()
 }
 
 #[cfg(test)]

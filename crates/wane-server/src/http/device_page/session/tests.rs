@@ -186,4 +186,31 @@ fn names_are_cut_between_characters() {
     let long = "\u{e4}".repeat(200);
     assert_eq!(shortened(&long).len(), LONGEST_NAME);
     assert_eq!(shortened("a\nb\u{7}c"), "abc");
+    assert_eq!(shortened(" \u{202E}Alice\u{200B} "), "Alice");
+}
+
+#[test]
+fn a_name_that_cannot_be_seen_is_none() {
+    let (clock, mut session) = visitor();
+    for blank in ["", " ", "\u{200B}\u{2066}", "\t\n"] {
+        let person = Person { subject: "alice".into(), name: Some(blank.into()) };
+        session.signed_in(ClusterAppId(1), person, "voucher".into(), &*clock);
+        assert_eq!(session.who(ClusterAppId(1), clock.now()).unwrap().name, None, "{blank:?}");
+    }
+}
+
+/// The next person at this browser is nobody yet, and learns nothing of the one before.
+#[test]
+fn who_has_decided_is_signed_out() {
+    let (clock, mut session) = visitor();
+    session.signed_in(ClusterAppId(1), alice(), "voucher".into(), &*clock);
+    let token = session.token(Form::Code, &key(1));
+    let code = "BCDFG-HJKLM".to_owned();
+    let decided = DecidedCode { code, is_approved: true, client_name: "TV".into() };
+    session.finished(decided, &*clock);
+    assert!(session.has_decided("BCDFG-HJKLM") && !session.has_decided("ZXWVT-SRQPN"));
+    assert!(session.who(ClusterAppId(1), clock.now()).is_none());
+    assert!(!session.is_token(&token, Form::Code, &key(1)), "another session");
+    session.signed_out(&*clock);
+    assert!(session.decided.is_none());
 }

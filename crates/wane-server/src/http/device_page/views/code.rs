@@ -10,11 +10,26 @@ use super::{alert, hidden_token, shown_code};
 pub(in super::super) struct Complaint {
     pub(in super::super) headline: String,
     pub(in super::super) advice: String,
+    /// Whether what was typed is wrong, rather than late or too much.
+    pub(in super::super) is_of_input: bool,
 }
 
 impl Complaint {
     pub(in super::super) fn new(headline: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { headline: headline.into(), advice: advice.into() }
+        Self { headline: headline.into(), advice: advice.into(), is_of_input: false }
+    }
+
+    /// What was typed is wrong.
+    pub(in super::super) fn of_input(
+        headline: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
+        Self { is_of_input: true, ..Self::new(headline, advice) }
+    }
+
+    /// What a field says of itself, `aria-invalid`.
+    pub(super) fn mark(complaint: Option<&Self>) -> Option<&'static str> {
+        complaint.filter(|complaint| complaint.is_of_input).map(|_| "true")
     }
 }
 
@@ -39,7 +54,7 @@ pub(in super::super) fn code_form(
                     maxlength="128" autofocus autocomplete="off" autocapitalize="characters"
                     autocorrect="off" spellcheck="false" inputmode="text" enterkeyhint="go"
                     aria-describedby=(described_by)
-                    aria-invalid=[complaint.map(|_| "true")];
+                    aria-invalid=[Complaint::mark(complaint)];
                 p.hint #hint { (letters) " letters. Small or capital, with or without dashes." }
             }
             div.actions { button.main type="submit" { "Continue" } }

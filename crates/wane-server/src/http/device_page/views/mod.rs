@@ -20,16 +20,23 @@ fn hidden_token(token: &str) -> Markup {
     html! { input type="hidden" name="token" value=(token); }
 }
 
-/// A code in its groups, large.
+/// A code in its groups, large; to those who listen, letter by letter.
 fn shown_code(code: &str) -> Markup {
+    let spelled: Vec<String> = code.split('-').map(spelled).collect();
     html! {
-        p.code-shown {
+        p.unseen { "Code: " (spelled.join(", ")) }
+        p.code-shown aria-hidden="true" {
             @for (at, group) in code.split('-').enumerate() {
                 @if at > 0 { span.dash { "-" } }
                 span { (group) }
             }
         }
     }
+}
+
+fn spelled(group: &str) -> String {
+    let letters: Vec<String> = group.chars().map(String::from).collect();
+    letters.join(" ")
 }
 
 /// What went wrong, said at once to those who listen.

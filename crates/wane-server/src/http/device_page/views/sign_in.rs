@@ -42,7 +42,7 @@ pub(in super::super) fn password(
     name: &str,
     complaint: Option<&Complaint>,
 ) -> Page {
-    let invalid = complaint.map(|_| "true");
+    let invalid = Complaint::mark(complaint);
     let described_by = complaint.map(|_| "error");
     let content = html! {
         h1 { "Sign in to go on" }

@@ -53,6 +53,7 @@ fn what_devices_and_clients_say_of_themselves_is_text() {
             app: &app,
             asked: &asked,
             who,
+            address: None,
             now,
         });
         assert_is_text(&page);
@@ -95,6 +96,7 @@ fn consent_is_asked_for_where_no_scope_is() {
         app: "a/b",
         asked: &asked,
         who,
+        address: Some("192.0.2.1".parse().unwrap()),
         now,
     };
     let html = confirm(&about).content.0;
@@ -115,4 +117,81 @@ fn consent_is_asked_for_where_no_scope_is() {
 
 fn clock_start() -> Timestamp {
     Timestamp::from_unix_millis(0)
+}
+
+/// A device writes its agent, and an issuer's people their names: neither is what the page says.
+#[test]
+fn what_others_claim_is_shown_as_their_claim() {
+    let clock = ManualClock::seeded(1);
+    let mut session = Session::fresh(&*clock);
+    let person = Person { subject: "mallory".into(), name: Some("ali\u{202E}ce".into()) };
+    session.signed_in(ClusterAppId(1), person, String::new(), &*clock);
+    let now = clock_start();
+    let asked = Asked {
+        app: ClusterAppId(1),
+        client: "tv".parse().unwrap(),
+        client_name: "TV\u{200F}".into(),
+        scope: Vec::new(),
+        asking: Asking {
+            address: Some("192.0.2.2".parse().unwrap()),
+            agent: format!("Your own TV\u{2066}{}", "x".repeat(200)),
+        },
+        started_at: now,
+        expires_at: now,
+        is_decided: false,
+    };
+    let html = confirm(&Confirmation {
+        prefix: "",
+        token: "t",
+        code: "BCDFG-HJKLM",
+        app: "a/b",
+        asked: &asked,
+        who: session.who(ClusterAppId(1), now).unwrap(),
+        address: Some("192.0.2.1".parse().unwrap()),
+        now,
+    });
+    let html = html.content.0;
+    let agent = format!("It calls itself \u{201C}<bdi>Your own TV{}...</bdi>", "x".repeat(69));
+    for part in [
+        &*agent,
+        "<bdi>alice</bdi>",
+        "(<bdi>mallory</bdi>)",
+        "<bdi>TV</bdi>",
+        "This is not the network you are on.",
+    ] {
+        assert!(html.contains(part), "{part}: {html}");
+    }
+}
+
+#[test]
+fn a_code_is_spelled_to_those_who_listen() {
+    let html = compare("", "t", "BCDFG-HJKLM").content.0;
+    assert!(html.contains("<p class=\"unseen\">Code: B C D F G, H J K L M</p>"), "{html}");
+    assert!(html.contains("<p class=\"code-shown\" aria-hidden=\"true\">"), "{html}");
+}
+
+/// A second click that was meant for what was there before hits neither button.
+#[test]
+fn the_buttons_of_the_decision_take_no_click_at_first() {
+    let style = super::super::shell::STYLE;
+    assert!(style.contains("#decision button { animation: settle .8s; }"));
+    assert!(style.contains("@keyframes settle { 0%, 99% { pointer-events: none; }"));
+    assert!(!style.contains("animation: none"), "nothing takes it back");
+}
+
+/// What is out of date or full is not the fault of what was typed.
+#[test]
+fn a_field_is_said_to_be_wrong_only_where_it_is() {
+    let wrong = Complaint::of_input("Wrong.", "Compare it.");
+    let late = Complaint::new("Once more.", "It was out of date.");
+    for (complaint, is_wrong) in [(&wrong, true), (&late, false)] {
+        for page in [
+            code_form("", "t", 10, "x", Some(complaint)),
+            password("", "t", "a/b", "x", Some(complaint)),
+        ] {
+            let html = page.content.0;
+            assert_eq!(html.contains("aria-invalid"), is_wrong, "{html}");
+            assert!(html.contains("aria-describedby=\"error"), "{html}");
+        }
+    }
 }

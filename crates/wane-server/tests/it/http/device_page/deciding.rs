@@ -185,6 +185,16 @@ fn a_cookie_that_was_changed_is_no_sign_in() {
     assert_eq!(told(&server, &codes), "authorization_pending");
 }
 
+/// A browser may be one that many use.
+#[test]
+fn who_has_decided_is_signed_out() {
+    let server = server();
+    let (mut visitor, _) = about_to_decide(&server, "alice", "wonderland");
+    visitor.decides("approve");
+    let page = visitor.enters(&start(&server).user_code);
+    assert!(page.body.contains("Sign in to go on"), "{}", page.body);
+}
+
 /// Somebody who may set cookies for this host plants a session of their own beside the visitor's.
 #[test]
 fn beside_a_planted_session_nothing_is_decided() {

@@ -163,6 +163,7 @@ fn the_picture_of_a_code_tells_nothing_about_codes() {
     for answer in [&real, &made_up] {
         assert_eq!(answer.status, 200, "{}", answer.body);
         assert_eq!(answer.header("content-type"), Some("image/svg+xml"));
+        assert_eq!(answer.header("cross-origin-resource-policy"), Some("cross-origin"));
         assert!(answer.body.starts_with("<svg"), "{}", answer.body);
     }
     assert!(made_up.body.contains("http://test/device?user_code=BCDFG-HJKLM"), "{}", made_up.body);
