@@ -7,6 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use axum::extract::ConnectInfo;
+use axum::http::Uri;
 use axum::http::header::HOST;
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
@@ -74,6 +75,18 @@ impl Origin {
     /// this machine, where whoever asks sends only themselves.
     pub(crate) fn is_settled(&self, parts: &Parts) -> bool {
         self.public_url.is_some() || self.is_reached_here(parts)
+    }
+
+    /// Whether a request names another host than the URL that the operator gave.
+    pub(crate) fn is_elsewhere(&self, parts: &Parts) -> bool {
+        let url = self.public_url.as_ref().and_then(|url| url.as_str().parse::<Uri>().ok());
+        let (Some(url), Some(host)) = (url, host_of(parts)) else { return false };
+        let usual = if url.scheme_str() == Some("https") { 443 } else { 80 };
+        let own = url.authority().map(|own| (own.host().to_ascii_lowercase(), own.port_u16()));
+        let asked = (host.host().to_ascii_lowercase(), host.port_u16());
+        own.is_some_and(|(name, port)| {
+            (name, port.unwrap_or(usual)) != (asked.0, asked.1.unwrap_or(usual))
+        })
     }
 
     /// Whether a request names this machine as its host. A page of another site, whose name was
@@ -160,6 +173,18 @@ mod tests {
         for wrong in ["", "evil@wane.example", "a/b", "a b", ":8628", "a:xyz", "a:"] {
             let parts = request("7.7.7.7", &[("host", wrong)]);
             assert!(origin(None, None).base_url(&parts).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_is_not_the_operators_is_elsewhere() {
+        let origin = origin(None, Some("https://login.example/base"));
+        let judged = |host: &str| origin.is_elsewhere(&request("192.0.2.1:1", &[("host", host)]));
+        for own in ["login.example", "LOGIN.example:443"] {
+            assert!(!judged(own), "{own}");
+        }
+        for other in ["login.example:8080", "inner", "login.example.evil"] {
+            assert!(judged(other), "{other}");
         }
     }
 }

@@ -257,6 +257,8 @@ fn a_public_url_is_http_with_a_host_and_nothing_behind_the_path() {
         "https://wane.example/?a=b",
         "https://wane.example/#a",
         "https://wane.example/\u{e9}",
+        "https://wane.example//evil.example",
+        "https://wane.example/a//b",
         "/path",
     ] {
         assert_says(from_flags(&["--public-url", wrong]), &["give an http or https URL"]);

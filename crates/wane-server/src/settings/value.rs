@@ -308,6 +308,9 @@ impl Value for PublicUrl {
                 && uri.host().is_some_and(|host| !host.is_empty())
                 && uri.authority().is_some_and(|authority| !authority.as_str().contains('@'))
                 && uri.query().is_none()
+                // Paths are sent as they are in redirects, where `//other` is another host.
+                && !uri.path().trim_end_matches('/').contains("//")
+                && !uri.path().contains('\\')
         };
         // `Uri` drops a fragment without a word, and lets some bytes beyond ASCII pass.
         let plain = text.is_ascii() && !text.contains('#');

@@ -7,10 +7,11 @@ use axum::extract::{Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::form::Fields;
 use super::session::{AskedCode, Form};
-use super::shell::{ICON, Page, STYLE, answer, file};
+use super::shell::{ICON, Page, STYLE, answer, file, see_other};
 use super::trouble::Trouble;
 use super::views::{self, Complaint};
 use super::visit::{Answered, Visit};
@@ -25,6 +26,13 @@ const MOST_TYPED: usize = 128;
 pub(in crate::http) async fn show(State(services): State<Services>, request: Request) -> Answered {
     let (visit, _) = Visit::begin(services, request)?;
     let query = Fields::of_query(&visit.parts.uri);
+    // Once: a proxy may say another host than the one that people see.
+    if visit.services.origin.is_elsewhere(&visit.parts) && query.get("moved").is_none() {
+        let given =
+            utf8_percent_encode(query.get("user_code").unwrap_or_default(), NON_ALPHANUMERIC);
+        let there = format!("{}/device?user_code={given}&moved=1", visit.base_url);
+        return Ok(see_other(&there, None));
+    }
     let Some(given) = query.get("user_code").filter(|given| !given.trim().is_empty()) else {
         return Ok(visit.show(form(&visit, "", None)));
     };
@@ -53,6 +61,12 @@ pub(in crate::http) async fn submit(
         return Ok(visit.show(page.status(StatusCode::UNPROCESSABLE_ENTITY)));
     };
     let code = code.reveal();
+    // A page that says so, loaded again: the answer would be the same, and is not looked for.
+    let tried = visit.session.derived("missed code", &code, &visit.key);
+    if visit.session.missed.as_ref() == Some(&tried) {
+        let page = form(&visit, typed, Some(&wrong_code()));
+        return Ok(visit.show(page.status(StatusCode::UNPROCESSABLE_ENTITY)));
+    }
     Ok(match visit.services.device_auth.look_up(&code, visit.source()).await {
         Ok(Some(asked)) => {
             let has_decided = visit.session.has_decided(&code);
@@ -64,6 +78,7 @@ pub(in crate::http) async fn submit(
             visit.go("/device/confirm")
         }
         Ok(None) => {
+            visit.session.missed = Some(tried);
             let page = form(&visit, typed, Some(&wrong_code()));
             visit.show(page.status(StatusCode::UNPROCESSABLE_ENTITY))
         }

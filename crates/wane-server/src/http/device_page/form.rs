@@ -13,8 +13,10 @@ use crate::http::body;
 const LARGEST: usize = 16 << 10;
 
 /// What a form or a query says.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Default, PartialEq, Eq)]
 pub(super) struct Fields(Vec<(String, String)>);
+
+untold!(Fields);
 
 impl Fields {
     /// The parameters of a request.

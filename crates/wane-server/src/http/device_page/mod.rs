@@ -18,6 +18,17 @@
 //! application has.
 //! Not here: what a code is and what becomes of it. That is the service `device_auth`.
 
+/// `Debug` that says nothing but the name: what is inside is a code, a person or a secret.
+macro_rules! untold {
+    ($($name:ident),+) => {
+        $(impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(concat!(stringify!($name), "(..)"))
+            }
+        })+
+    };
+}
+
 mod assertion;
 mod deciding;
 mod entering;
@@ -49,7 +60,6 @@ use wane::services::device_auth::GuessLimiter;
 use self::oidc::Issuers;
 
 /// What the page keeps in memory, bounded.
-#[derive(Debug)]
 pub(crate) struct DevicePage {
     /// Wrong passwords of the development list.
     passwords: GuessLimiter,
@@ -57,6 +67,8 @@ pub(crate) struct DevicePage {
     departures: GuessLimiter,
     issuers: Issuers,
 }
+
+untold!(DevicePage);
 
 impl DevicePage {
     /// Nothing is known yet.

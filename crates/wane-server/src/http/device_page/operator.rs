@@ -7,6 +7,7 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
+use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use wane::services::apps::{AppName, AppsError};
@@ -133,6 +134,10 @@ pub(in crate::http) async fn set_sign_in(
             client_id: oidc.client_id,
             client_secret: oidc.client_secret.map(OidcSecret::new),
         },
+        (None, Some(assertion)) if says_what_we_say(&assertion.url) => {
+            let reason = "leave out return_to, state and prompt: they are added";
+            return Err(Problem::invalid("url", reason));
+        }
         (None, Some(assertion)) => NewSignIn::Assertion { url: assertion.url },
         (Some(_), Some(_)) | (None, None) => {
             return Err(Problem::invalid("oidc, assertion", "give one of them"));
@@ -165,6 +170,16 @@ pub(in crate::http) async fn remove_sign_in(
 ) -> Result<StatusCode, Problem> {
     let was_known = app_of(&services, path).await?.remove_sign_in().await?;
     if was_known { Ok(StatusCode::NO_CONTENT) } else { Err(Problem::absent()) }
+}
+
+/// Whether a URL has a parameter that the page adds, which would then be there twice.
+fn says_what_we_say(url: &str) -> bool {
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let names = query.split(['&', ';']).map(|pair| pair.split('=').next().unwrap_or_default());
+    names.into_iter().any(|name| {
+        let name = percent_decode_str(name).decode_utf8_lossy();
+        ["return_to", "state", "prompt"].contains(&&*name)
+    })
 }
 
 async fn app_of(services: &Services, path: AppPath) -> Result<AppDeviceAuth, Problem> {

@@ -10,7 +10,7 @@ use axum::http::header::{CONTENT_TYPE, COOKIE, HOST, LOCATION, SET_COOKIE};
 use axum::http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
 use tower::ServiceExt as _;
-use wane::clock::ManualClock;
+use wane::clock::{Clock as _, ManualClock};
 use wane::services::apps::AppName;
 use wane::services::device_auth::{Asking, NewClient, Source, Started};
 
@@ -40,10 +40,14 @@ impl Visitor {
 
     /// The codes of a device.
     async fn started(&self) -> Started {
+        self.started_with(NewClient::default()).await
+    }
+
+    async fn started_with(&self, client: NewClient) -> Started {
         let name = AppName::new("demo", "app").unwrap();
         let app = self.services.apps.create(&name).await.unwrap().app;
         let app = self.services.device_auth.of(app.id);
-        let client = app.register(NewClient::default()).await.unwrap().client;
+        let client = app.register(client).await.unwrap().client;
         app.start(&client, None, &Asking::default()).await.unwrap()
     }
 
@@ -106,6 +110,57 @@ async fn a_code_that_expires_while_the_page_is_open_is_told_and_costs_no_attempt
     visitor.services.device_auth.look_up(&"H".repeat(10), here).await.unwrap_err();
 }
 
+/// The page that says that a code is wrong, loaded again after the minute in which the same code from
+/// the same place is the same attempt.
+#[tokio::test]
+async fn a_wrong_code_that_is_sent_again_costs_one_attempt() {
+    let mut visitor = Visitor::new().await;
+    visitor.asks(Method::GET, "/device", "").await;
+    for _ in 0..8 {
+        let told = visitor.asks(Method::POST, "/device", "user_code=ZZZZZZZZZZ").await;
+        assert_eq!(told, StatusCode::UNPROCESSABLE_ENTITY, "{}", visitor.page);
+        visitor.clock.advance(Duration::from_secs(61));
+    }
+    let here = Source::of("0.0.0.0".parse().unwrap());
+    for letter in ["B", "C", "D", "F"] {
+        let tried = visitor.services.device_auth.look_up(&letter.repeat(10), here).await;
+        assert_eq!(tried.unwrap(), None, "four misses are left");
+    }
+    visitor.services.device_auth.look_up(&"H".repeat(10), here).await.unwrap_err();
+}
+
+/// A page that one window loads must not undo what another does meanwhile.
+#[tokio::test]
+async fn a_page_that_changes_nothing_sets_no_cookie_before_half_its_life() {
+    let mut visitor = Visitor::new().await;
+    visitor.asks(Method::GET, "/device", "").await;
+    let first = std::mem::take(&mut visitor.cookie);
+    for (seconds, is_set) in [(0, false), (449, false), (1, true)] {
+        visitor.clock.advance(Duration::from_secs(seconds));
+        visitor.cookie.clone_from(&first);
+        visitor.asks(Method::GET, "/device", "").await;
+        assert_eq!(visitor.cookie != first, is_set, "{seconds}");
+    }
+}
+
+/// Neither a log nor a panic may show what is in a session.
+#[tokio::test]
+async fn no_debug_shows_what_is_inside() {
+    let visitor = Visitor::new().await;
+    let mut session = super::session::Session::fresh(&*visitor.clock);
+    let person = super::session::Person { subject: "canary".into(), name: Some("canary".into()) };
+    let until = visitor.clock.now();
+    let app = wane::services::ClusterAppId(1);
+    session.asked = Some(super::session::AskedCode::new("canary".into(), app, until));
+    let said = format!("{person:?} {:?} {:?}", session.asked, visitor.services.device_page);
+    session.leaves(app, "canary".into(), &*visitor.clock);
+    session.signed_in(app, person, "canary".into(), &*visitor.clock);
+    let fields = super::form::Fields::of_query(&"/?password=canary".parse().unwrap());
+    let said = format!("{said} {session:?} {:?} {fields:?}", session.leaving);
+    assert!(!said.contains("canary"), "{said}");
+    assert!(said.contains("DevicePage(..)") && said.contains("Session(..)"), "{said}");
+}
+
 /// A page that was left open for longer than the session: nothing is decided, and nobody is lost.
 #[tokio::test]
 async fn a_page_that_was_left_open_too_long_decides_nothing() {
@@ -123,16 +178,19 @@ async fn a_page_that_was_left_open_too_long_decides_nothing() {
 #[tokio::test]
 async fn a_sign_in_ends_while_the_session_goes_on() {
     let mut visitor = Visitor::new().await;
-    let started = visitor.started().await.user_code.reveal();
+    let life = Duration::from_secs(1_800);
+    let started = visitor.started_with(NewClient { code_life: life, ..NewClient::default() }).await;
+    let code = started.user_code.reveal();
     visitor.asks(Method::GET, "/device", "").await;
-    visitor.asks(Method::POST, "/device", &format!("user_code={started}")).await;
+    visitor.asks(Method::POST, "/device", &format!("user_code={code}")).await;
     visitor.asks(Method::POST, "/device/sign-in", "name=alice&password=wonderland").await;
     for _ in 0..2 {
-        visitor.clock.advance(Duration::from_secs(400));
+        visitor.clock.advance(Duration::from_secs(449));
         visitor.asks(Method::GET, "/device/confirm", "").await;
         assert!(visitor.page.contains("value=\"approve\""), "{}", visitor.page);
+        visitor.clock.advance(Duration::from_secs(1));
+        visitor.asks(Method::GET, "/device", "").await;
     }
-    visitor.clock.advance(Duration::from_secs(100));
     visitor.asks(Method::GET, "/device/confirm", "").await;
-    assert!(!visitor.page.contains("value=\"approve\""), "{}", visitor.page);
+    assert!(visitor.page.contains("Sign in to go on"), "the code lives: {}", visitor.page);
 }

@@ -20,7 +20,6 @@ use crate::wiring::Services;
 pub(super) type Answered = Result<Response, Instead>;
 
 /// The page that is right instead.
-#[derive(Debug)]
 pub(in crate::http) struct Instead(Box<Response>);
 
 impl From<Response> for Instead {
@@ -36,7 +35,6 @@ impl IntoResponse for Instead {
 }
 
 /// A request, seen from the page.
-#[derive(Debug)]
 pub(super) struct Visit {
     pub(super) services: Services,
     pub(super) parts: Parts,
@@ -49,7 +47,11 @@ pub(super) struct Visit {
     pub(super) session: Session,
     /// Whether the request brought it.
     pub(super) is_known: bool,
+    /// As it was brought.
+    brought: Option<Session>,
 }
+
+untold!(Visit, Instead);
 
 impl Visit {
     /// The visit, and the body of its request; or the answer to a request that names no host, or
@@ -65,8 +67,8 @@ impl Visit {
             views::two_sessions(prefix).answer(prefix, None)
         })?;
         let is_known = brought.is_some();
-        let session = brought.unwrap_or_else(|| Session::fresh(&*services.clock));
-        Ok((Self { services, parts, base_url, key, now, cookie, session, is_known }, body))
+        let session = brought.clone().unwrap_or_else(|| Session::fresh(&*services.clock));
+        Ok((Self { services, parts, base_url, key, now, cookie, session, is_known, brought }, body))
     }
 
     /// Reads a form that must be ours; or says what to answer where it is not even a form, or was
@@ -105,22 +107,26 @@ impl Visit {
         Guesser::Address(self.source())
     }
 
-    /// Shows a page and renews the session.
+    /// Shows a page, and gives the session where it has changed or wanes.
     pub(super) fn show(&self, page: Page) -> Response {
         page.answer(self.prefix(), self.sealed())
     }
 
-    /// Sends the visitor to another step of the page, and renews the session.
+    /// Sends the visitor to another step of the page, likewise.
     pub(super) fn go(&self, path: &str) -> Response {
         see_other(&format!("{}{path}", self.prefix()), self.sealed())
     }
 
-    /// Sends the visitor to another site, and renews the session.
+    /// Sends the visitor to another site, likewise.
     pub(super) fn leave(&self, url: &str) -> Response {
         see_other(url, self.sealed())
     }
 
     fn sealed(&self) -> Option<HeaderValue> {
+        let is_as_brought = self.brought.as_ref() == Some(&self.session);
+        if is_as_brought && !self.session.is_waning(self.now) {
+            return None;
+        }
         self.session.sealed(&self.cookie, &self.key, self.now)
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The cookie says which code is being dealt with, who signed in for which application, which
 //! sign-in is under way, and what this visitor decided last. It is signed and not encrypted: all of
-//! it is the visitor's own. It lives for [`LIFE`] and is renewed by each page.
+//! it is the visitor's own. It lives for [`LIFE`]. A page sets it where it has changed, or where half
+//! of its life is over: so a page of one window does not undo what was done in another meanwhile.
 //!
 //! Invariants:
 //! - What was changed, is too old or was signed for something else is as if it were not there.
@@ -37,7 +38,7 @@ const LONGEST: usize = 4_096;
 const LONGEST_NAME: usize = 120;
 
 /// What is known of a visitor.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Session {
     /// Drawn at random.
     id: String,
@@ -55,10 +56,13 @@ pub(super) struct Session {
     pub(super) as_another: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) decided: Option<DecidedCode>,
+    /// The last code that was not found, as [`Self::derived`] makes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) missed: Option<String>,
 }
 
 /// A code that was found, and whose it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AskedCode {
     /// As it is shown.
     pub(super) code: String,
@@ -82,7 +86,7 @@ impl AskedCode {
 }
 
 /// Somebody who signed in to one application.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Who {
     app: u32,
     /// As the application calls them.
@@ -96,7 +100,7 @@ pub(super) struct Who {
 }
 
 /// A visitor who is away to sign in.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Leaving {
     app: u32,
     /// Drawn at random; whoever comes back must bring it.
@@ -112,13 +116,15 @@ impl Leaving {
 }
 
 /// What the visitor decided.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DecidedCode {
     pub(super) code: String,
     pub(super) is_approved: bool,
     /// What asked.
     pub(super) client_name: String,
 }
+
+untold!(Session, AskedCode, Who, Leaving, DecidedCode, Person);
 
 /// A request with two sessions. Whoever may set cookies for a parent domain may plant a session of
 /// their own beside the visitor's, and which comes first is theirs to choose; so neither counts.
@@ -146,6 +152,7 @@ impl Session {
             leaving: None,
             as_another: false,
             decided: None,
+            missed: None,
         }
     }
 
@@ -197,6 +204,11 @@ impl Session {
         let mut value = HeaderValue::from_str(&line).ok()?;
         value.set_sensitive(true);
         Some(value)
+    }
+
+    /// Whether half of its life is over, so that it is time to give it another.
+    pub(super) fn is_waning(&self, now: Timestamp) -> bool {
+        now.as_unix_millis().saturating_add(LIFE.as_millis() as u64 / 2) >= self.ends
     }
 
     /// The token of a form.
@@ -291,7 +303,7 @@ impl Session {
 }
 
 /// Somebody whom a sign-in vouches for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Person {
     pub(super) subject: String,
     pub(super) name: Option<String>,

@@ -62,8 +62,7 @@ fn a_session_that_was_changed_is_none() {
         changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
         let headers = HeaderMap::from_iter([(COOKIE, HeaderValue::from_bytes(&changed).unwrap())]);
         let brought = brought(&headers, &key(1), clock.now());
-        // The last letter of base64 has bits that mean nothing.
-        assert!(brought.is_none() || brought.as_ref() == Some(&session), "byte {at}");
+        assert!(brought.is_none(), "byte {at}");
     }
     for junk in ["", "wane_device", "wane_device=", "wane_device=.", "wane_device=a.b", "=", ";;"] {
         let headers = HeaderMap::from_iter([(COOKIE, junk.parse().unwrap())]);
@@ -145,7 +144,9 @@ fn a_form_counts_for_its_session_its_code_and_its_person_only() {
     let mut another = session.clone();
     another.who.as_mut().unwrap().subject = "bob".into();
     assert!(!another.is_token(&token, Form::Decision, &key(1)), "another person");
-    let (_, stranger) = visitor();
+    let mut stranger = Session::fresh(&*clock);
+    stranger.asked.clone_from(&session.asked);
+    stranger.who.clone_from(&session.who);
     assert!(!stranger.is_token(&token, Form::Decision, &key(1)), "another session");
 }
 

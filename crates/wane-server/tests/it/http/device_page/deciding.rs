@@ -185,6 +185,25 @@ fn a_cookie_that_was_changed_is_no_sign_in() {
     assert_eq!(told(&server, &codes), "authorization_pending");
 }
 
+#[test]
+fn the_pages_of_a_decision_keep_others_out() {
+    let server = server();
+    let (mut visitor, _) = about_to_decide(&server, "alice", "wonderland");
+    let approve = [("decision", "approve")];
+    let cross = visitor.clone().sends_and_stays("/device/decide", &approve, &["origin: https://x"]);
+    let confirm = visitor.opens("/device/confirm");
+    let sent = visitor.sends_and_stays("/device/decide", &approve, &[]);
+    let done = visitor.opens("/device/done");
+    let mut other = Visitor::of(&server);
+    let missed = ["B", "C", "D", "F", "G", "H"].map(|letter| other.enters(&letter.repeat(10)));
+    let limited = missed.into_iter().last().unwrap();
+    let answers = [(cross, 403), (confirm, 200), (sent, 303), (done, 200), (limited, 429)];
+    for (answer, status) in answers {
+        assert_eq!(answer.status, status, "{}", answer.head);
+        super::entering::assert_keeps_others_out(&answer);
+    }
+}
+
 /// A browser may be one that many use.
 #[test]
 fn who_has_decided_is_signed_out() {

@@ -4,6 +4,7 @@ use super::visitor::{Visitor, attribute, tag};
 use super::{server, start, told};
 use crate::http::conversation::{Conversation, Request};
 use crate::http::device_auth::start_as;
+use crate::server::Answer;
 
 #[test]
 fn a_code_may_be_typed_in_any_case_with_any_dashes() {
@@ -125,28 +126,33 @@ fn every_answer_keeps_others_out() {
     let posted = Request::new("POST", "/device/decide").form("decision=approve");
     answers.push(Conversation::with(server.http).ask(&posted));
     for answer in answers {
-        let header = |name| answer.header(name).unwrap_or_default().to_owned();
-        let policy = header("content-security-policy");
-        for part in [
-            "default-src 'none'",
-            "form-action 'self'",
-            "frame-ancestors 'none'",
-            "base-uri 'none'",
-            "style-src 'self'",
-        ] {
-            assert!(policy.contains(part), "{part}: {}", answer.head);
-        }
-        assert!(!policy.contains("unsafe") && !policy.contains("script"), "{policy}");
-        assert_eq!(header("referrer-policy"), "no-referrer", "{}", answer.head);
-        assert_eq!(header("x-content-type-options"), "nosniff");
-        assert_eq!(header("x-frame-options"), "DENY");
-        assert_eq!(header("cross-origin-opener-policy"), "same-origin");
-        if header("content-type").starts_with("text/html") {
-            assert_eq!(header("cache-control"), "no-store");
-            assert!(answer.body.starts_with("<!DOCTYPE html><html lang=\"en\">"));
-            assert_eq!(answer.body.matches("<h1>").count(), 1, "{}", answer.body);
-            assert!(!answer.body.contains("<script") && !answer.body.contains(" style="));
-        }
+        assert_keeps_others_out(&answer);
+    }
+}
+
+/// Every answer of the page has these headers.
+pub(super) fn assert_keeps_others_out(answer: &Answer) {
+    let header = |name| answer.header(name).unwrap_or_default().to_owned();
+    let policy = header("content-security-policy");
+    for part in [
+        "default-src 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+        "style-src 'self'",
+    ] {
+        assert!(policy.contains(part), "{part}: {}", answer.head);
+    }
+    assert!(!policy.contains("unsafe") && !policy.contains("script"), "{policy}");
+    assert_eq!(header("referrer-policy"), "no-referrer", "{}", answer.head);
+    assert_eq!(header("x-content-type-options"), "nosniff");
+    assert_eq!(header("x-frame-options"), "DENY");
+    assert_eq!(header("cross-origin-opener-policy"), "same-origin");
+    if header("content-type").starts_with("text/html") {
+        assert_eq!(header("cache-control"), "no-store");
+        assert!(answer.body.starts_with("<!DOCTYPE html><html lang=\"en\">"));
+        assert_eq!(answer.body.matches("<h1>").count(), 1, "{}", answer.body);
+        assert!(!answer.body.contains("<script") && !answer.body.contains(" style="));
     }
 }
 

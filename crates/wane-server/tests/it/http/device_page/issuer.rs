@@ -65,6 +65,8 @@ struct State {
     names_itself: bool,
     /// Requests for what it says of itself.
     discoveries: usize,
+    /// Whether it knows us without a secret.
+    is_public: bool,
 }
 
 struct Keys {
@@ -113,6 +115,7 @@ impl Issuer {
             tokens_asked: Vec::new(),
             names_itself: false,
             discoveries: 0,
+            is_public: false,
         };
         let issuer = Self { address, state: Arc::new(Mutex::new(state)) };
         let serving = issuer.clone();
@@ -139,6 +142,10 @@ impl Issuer {
 
     pub(super) fn keys_asked(&self) -> usize {
         self.state.lock().unwrap().keys_asked
+    }
+
+    pub(super) fn takes_public_clients(&self) {
+        self.state.lock().unwrap().is_public = true;
     }
 
     pub(super) fn discoveries(&self) -> usize {
@@ -252,7 +259,8 @@ impl Issuer {
     ) -> (&'static str, Json) {
         let mut state = self.state.lock().unwrap();
         let expected = format!("Basic {}", STANDARD.encode(format!("{CLIENT}:{SECRET}")));
-        if authorization != Some(&*expected) {
+        let is_public = state.is_public && authorization.is_none();
+        if !is_public && authorization != Some(&*expected) {
             return ("401 Unauthorized", json!({"error": "invalid_client"}));
         }
         let refused = ("400 Bad Request", json!({"error": "invalid_grant"}));

@@ -44,6 +44,9 @@ fn a_sign_in_that_cannot_be_is_refused_by_its_field() {
         (r#"{"oidc":{"issuer":"https://a.example","clientId":""}}"#, "clientId"),
         (r#"{"assertion":{"url":"javascript:alert(1)"}}"#, "url"),
         (r#"{"assertion":{"url":"https://a.example","secret":"mine"}}"#, "secret"),
+        (r#"{"assertion":{"url":"https://a.example/?state=x"}}"#, "url"),
+        (r#"{"assertion":{"url":"https://a.example/?x=1&return_to"}}"#, "url"),
+        (r#"{"assertion":{"url":"https://a.example/?pr%6Fmpt=none"}}"#, "url"),
     ] {
         let answer = server.administer("PUT", PATH, body);
         assert_eq!(answer.status, 400, "{body}: {}", answer.body);

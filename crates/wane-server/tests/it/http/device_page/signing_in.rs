@@ -50,6 +50,7 @@ fn somebody_else_can_sign_in_instead() {
 fn a_sign_in_counts_for_one_application() {
     let server = server();
     let (mut visitor, _) = about_to_decide(&server, "alice", "wonderland");
+    let confirm = visitor.page.clone();
     server.make_app("acme", "two");
     let body = r#"{"owner":"acme","app":"two","name":"Radio","clientId":"radio"}"#;
     assert_eq!(server.administer("POST", "/api/v1/admin/oauth-clients", body).status, 201);
@@ -58,8 +59,22 @@ fn a_sign_in_counts_for_one_application() {
     let page = visitor.enters(started["user_code"].as_str().unwrap());
     assert!(page.body.contains("Sign in to go on"), "{}", page.body);
     assert!(page.body.contains("acme/two"), "{}", page.body);
-    let decide = Request::new("POST", "/device/decide").form("decision=approve");
-    assert_eq!(visitor.asks(&decide).status, 409);
+    // The form that she was shown for the first application, with its token.
+    let shown = visitor.page.clone();
+    visitor.page = confirm;
+    assert_eq!(
+        visitor.sends_and_stays("/device/decide", &[("decision", "approve")], &[]).status,
+        409
+    );
+    visitor.page = shown;
+    assert!(visitor.opens("/device/confirm").body.contains("Sign in to go on"));
+    let device = format!(
+        "client_id=radio&grant_type={}&device_code={}",
+        escaped("urn:ietf:params:oauth:grant-type:device_code"),
+        started["device_code"].as_str().unwrap()
+    );
+    let told = send_with(&server, "/oauth/acme/two/token", &device, &[]).json();
+    assert_eq!(told["error"], "authorization_pending", "{told}");
 }
 
 #[test]
@@ -403,7 +418,10 @@ fn people_come_back_to_the_url_that_the_operator_gave() {
     let codes = start(&server);
     let mut visitor = Visitor::of(&server);
     visitor.host = "inner:8080";
-    visitor.asks(&Request::new("GET", "/device"));
+    let moved = visitor.asks(&Request::new("GET", "/device?user_code=BCD%26x"));
+    let there = "https://login.example/wane/device?user_code=BCD%26x&moved=1";
+    assert_eq!((moved.status, moved.header("location")), (303, Some(there)));
+    assert_eq!(visitor.asks(&Request::new("GET", "/device?moved=1")).status, 200, "once");
     visitor.page = visitor.page.replace("action=\"/wane", "action=\"");
     visitor.sends_and_stays("/device", &[("user_code", &codes.user_code)], &[]);
     let left = visitor.asks(&Request::new("GET", "/device/sign-in/start"));
@@ -485,4 +503,25 @@ fn visitors_cannot_have_an_issuer_asked_without_bound() {
     let limited = limited.expect("one address has it done so often");
     assert!(limited.header("retry-after").is_some(), "{}", limited.head);
     assert!(limited.body.contains("Too many sign-ins"), "{}", limited.body);
+}
+
+/// An issuer that says that it is another, and one that knows us as a public client.
+#[test]
+fn discovery_names_the_issuer_and_a_client_may_be_public() {
+    let issuer = Issuer::begin();
+    let server = with_issuer(&issuer, SECRET);
+    let body = json!({"oidc": {"issuer": issuer.url(), "clientId": CLIENT}}).to_string();
+    assert_eq!(server.administer("PUT", SIGN_IN, &body).status, 200);
+    issuer.lies(Lie::OtherDiscovery);
+    let mut visitor = Visitor::of(&server);
+    visitor.enters(&start(&server).user_code);
+    assert_eq!(visitor.opens("/device/sign-in/start").status, 502);
+    issuer.lies(Lie::Nothing);
+    issuer.takes_public_clients();
+    crate::wait(std::time::Duration::from_secs(6));
+    visitor.opens("/device/sign-in");
+    let page = through(&mut visitor, &issuer);
+    assert!(page.body.contains("value=\"approve\""), "{}", page.body);
+    let told = issuer.tokens_asked();
+    assert!(told[0].contains(&format!("client_id={CLIENT}")), "{told:?}");
 }
