@@ -12,7 +12,7 @@ use wane_server::http::{Route, admin_routes, document, main_routes};
 /// Rows of the route tables that are not described: the description itself; a key or a name that
 /// is missing, which is a wrong request and no operation; other places for what is described; and
 /// pages for people.
-pub(crate) const NOT_DESCRIBED: [&str; 23] = [
+pub(crate) const NOT_DESCRIBED: [&str; 24] = [
     "/api/openapi.json",
     "/api/docs",
     "/api/v2/apps/{owner}/{app}/ttl/",
@@ -26,6 +26,7 @@ pub(crate) const NOT_DESCRIBED: [&str; 23] = [
     "/login/device/code",
     "/login/oauth/access_token",
     "/device",
+    "/device/",
     "/device/qr.svg",
     "/device/style.css",
     "/device/icon.svg",

@@ -96,7 +96,32 @@ fn spoken(wait: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::views;
     use super::*;
+
+    /// What the store says is for the log: the page says what to do, and browsers when.
+    #[test]
+    fn a_store_that_is_away_is_told_from_one_that_does_not_confirm() {
+        let away = |error| Trouble::from(DeviceAuthError::Store(error));
+        let source = || "connection to 10.0.0.7 refused".into();
+        let backend = "redis";
+        let cases = [
+            (
+                away(StoreError::Unavailable { backend, source: source() }),
+                503,
+                "Nothing was changed",
+            ),
+            (away(StoreError::Unknown { backend, source: source() }), 504, "how things stand"),
+            (Trouble::from(DeviceAuthError::Contended), 503, "try again"),
+        ];
+        for (trouble, status, words) in cases {
+            let page = views::trouble("", trouble, "/device/confirm");
+            assert_eq!((page.status.as_u16(), page.retry_after), (status, Some(5)));
+            let html = page.content.0;
+            assert!(html.contains(words) && html.contains("href=\"/device/confirm\""), "{html}");
+            assert!(!html.contains("10.0.0.7"), "{html}");
+        }
+    }
 
     #[test]
     fn a_wait_is_never_said_to_be_shorter_than_it_is() {

@@ -137,6 +137,7 @@ const CALLS: &[(&str, &str, &str, u16)] = &[
     ("DELETE", "/api/v1/admin/apps/{owner}/{app}/sign-in", "", 204),
     // Pages for everybody, who is sent to the first one without a code, and forms that are none.
     ("GET", "/device", "", 200),
+    ("GET", "/device/", "", 200),
     ("POST", "/device", "", 415),
     ("GET", "/device/qr.svg", "", 400),
     ("GET", "/device/style.css", "", 200),
@@ -145,8 +146,10 @@ const CALLS: &[(&str, &str, &str, u16)] = &[
     ("POST", "/device/sign-in", "", 415),
     ("GET", "/device/sign-in/start", "", 303),
     ("GET", "/device/signed-in/{owner}/{app}", "", 303),
+    ("GET", "/device/sign-out", "", 303),
     ("POST", "/device/sign-out", "", 415),
     ("GET", "/device/confirm", "", 303),
+    ("GET", "/device/decide", "", 303),
     ("POST", "/device/decide", "", 415),
     ("GET", "/device/done", "", 303),
     ("POST", "/api/v1/admin/apps", r#"{"owner":"made","app":"app"}"#, 201),

@@ -88,7 +88,9 @@ fn going_back_and_loading_again_is_harmless() {
     let server = server();
     let (mut visitor, codes) = about_to_decide(&server, "alice", "wonderland");
     visitor.decides("approve");
-    for path in ["/device/confirm", "/device/done", "/device/sign-in", "/device/confirm"] {
+    for path in
+        ["/device/confirm", "/device/done", "/device/sign-in", "/device/decide", "/device/sign-out"]
+    {
         let page = visitor.opens(path);
         assert!(page.body.contains("<h1>Approved</h1>"), "{path}: {}", page.body);
     }

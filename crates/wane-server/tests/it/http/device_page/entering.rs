@@ -30,6 +30,7 @@ fn a_link_asks_to_compare_the_code_and_approves_nothing() {
     let server = server();
     let codes = start(&server);
     let mut visitor = Visitor::of(&server);
+    assert!(visitor.opens("/device/").body.contains("Enter the code"), "as some type it");
     let page = visitor.opens(&format!("/device?user_code={}&utm=x", codes.user_code));
     assert_eq!(page.status, 200);
     assert!(page.body.contains("Does your device show this code?"), "{}", page.body);
