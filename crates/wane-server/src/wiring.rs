@@ -148,6 +148,7 @@ impl Services {
         let name = backend.name();
         let observed = ObservedStore::new(backend, name, Arc::clone(&clock));
         let spread = SpreadStore::open(observed.clone(), settings.buckets()).await?;
+        let key = DeviceKey::in_store(&spread, &*clock).await?;
         let deadline = settings.store_deadline_ms;
         let in_time = DeadlineStore::new(spread, name, deadline, Arc::clone(&clock));
         let is_shared = settings.storage.is_shared();
@@ -163,7 +164,6 @@ impl Services {
             ..BlobsSettings::default()
         };
         let blobs = Blobs::with_settings(cached.uncached(), Arc::clone(&clock), blobs);
-        let key = DeviceKey::in_store(&cached.uncached(), &*clock).await?;
         let device_auth = device_auth_settings(settings)?;
         let device_auth = DeviceAuth::new(cached.uncached(), Arc::clone(&clock), key, device_auth);
         Ok(Self(Arc::new(Parts {

@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn a_host_that_is_not_the_operators_is_elsewhere() {
         let origin = origin(None, Some("https://login.example/base"));
-        let judged = |host: &str| origin.is_elsewhere(&request("192.0.2.1:1", &[("host", host)]));
+        let judged = |host: &str| origin.is_elsewhere(&request("192.0.2.1", &[("host", host)]));
         for own in ["login.example", "LOGIN.example:443"] {
             assert!(!judged(own), "{own}");
         }

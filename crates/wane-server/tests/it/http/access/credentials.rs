@@ -1,5 +1,7 @@
 //! Everybody who may turn up with a request, and what they hold.
 
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use wane::services::apps::Scope;
@@ -7,6 +9,9 @@ use wane::services::apps::Scope;
 use super::Site;
 use super::walk::SIGN_IN;
 use crate::http::conversation::{Conversation, Request};
+
+/// Addresses that were asked from.
+static ADDRESSES: AtomicU32 = AtomicU32::new(1);
 
 /// What is known of who asks, apart from what they ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,7 +171,11 @@ impl Target {
 
     fn send(&self, connection: &mut Conversation, to: &str, form: &str) -> serde_json::Value {
         let path = format!("/oauth/{}/app/{to}", self.owner);
-        connection.ask(&Request::new("POST", &path).form(form)).json()
+        // Each from an address of its own: starts are paced by address.
+        let number = ADDRESSES.fetch_add(1, Ordering::Relaxed);
+        let address = Ipv4Addr::from(0x0A00_0000 + number);
+        let from = format!("x-forwarded-for: {address}");
+        connection.ask(&Request::new("POST", &path).header(&from).form(form)).json()
     }
 
     /// The linked devices of the app.

@@ -8,7 +8,7 @@ use wane::clock::SystemClock;
 use wane_server::first_start::make_keys;
 use wane_server::http::{Access, Route, admin_routes, main_routes, router};
 use wane_server::listen::{ListenLimits, Listener};
-use wane_server::settings::{Settings, Storage};
+use wane_server::settings::{ServeFlags, Settings};
 use wane_server::wiring::Services;
 
 use super::Site;
@@ -41,7 +41,9 @@ impl Forged {
         };
         let site = runtime.block_on(async {
             let services = {
-                let settings = Settings { storage: Storage::Mem, ..Settings::default() };
+                let set = [("WANE_STORAGE_TYPE", "mem"), ("WANE_TRUSTED_PROXIES", "127.0.0.1")];
+                let set = set.map(|(name, value)| (name.into(), value.into()));
+                let settings = Settings::load(&ServeFlags::default(), set).unwrap().settings;
                 Services::open(&settings, Arc::clone(&clock)).await.unwrap()
             };
             make_keys(&services, data.path()).await.unwrap();

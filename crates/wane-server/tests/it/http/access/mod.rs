@@ -57,7 +57,9 @@ fn listeners() -> [Listener; 2] {
 
 #[test]
 fn every_route_lets_in_those_it_names_and_nobody_else() {
-    for server in [Server::in_memory(), Server::on_file()] {
+    let proxied = ["--trusted-proxies", "127.0.0.1"];
+    for storage in ["mem", "file"] {
+        let server = Server::with(&[&["--storage", storage], &proxied[..]].concat());
         let site = Site::of(&server);
         let violations = walk::walk(&site, &Cast::assemble(&site));
         assert!(violations.is_empty(), "\n{}", violations.join("\n"));
