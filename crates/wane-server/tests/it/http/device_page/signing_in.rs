@@ -349,6 +349,7 @@ fn a_code_of_one_issuer_is_never_told_to_another() {
     assert_eq!(page.status, 400, "{}", page.body);
     assert!(page.body.contains("This sign-in is not under way"), "{}", page.body);
     assert_eq!((evil.tokens_asked().len(), honest.tokens_asked().len()), (0, 0));
+    visitor.opens("/device/sign-in");
     let page = through(&mut visitor, &evil);
     assert_ne!(page.status, 400, "the control: the same visitor on the right way back");
 }
