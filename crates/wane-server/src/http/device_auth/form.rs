@@ -33,12 +33,13 @@ impl Form {
         body: Body,
         clock: &SharedClock,
     ) -> Result<Self, Refusal> {
-        if !is_type(headers, FORM) {
-            return Err(Refusal::invalid_request(format!(
-                "send a form, with Content-Type: {FORM}"
-            )));
+        let is_form = is_type(headers, FORM);
+        if !is_form && headers.contains_key(CONTENT_TYPE) {
+            return Err(not_a_form());
         }
-        Self::parse(&body::read(body, LARGEST, clock).await?)
+        // Who says everything in HTTP Basic may send nothing more, which is of no type.
+        let bytes = body::read(body, LARGEST, clock).await?;
+        if is_form || bytes.is_empty() { Self::parse(&bytes) } else { Err(not_a_form()) }
     }
 
     /// Reads a form or a JSON object of texts, and what stands in the query: clients made for GitHub
@@ -92,6 +93,10 @@ impl Form {
     pub(super) fn required(&self, name: &str) -> Result<&str, Refusal> {
         self.get(name).ok_or_else(|| Refusal::invalid_request(format!("{name} is missing")))
     }
+}
+
+fn not_a_form() -> Refusal {
+    Refusal::invalid_request(format!("send a form, with Content-Type: {FORM}"))
 }
 
 /// Whether the body is said to be of this type, whatever its parameters.
