@@ -8,6 +8,7 @@ mod cli_blobs;
 mod cli_devices;
 mod client;
 mod connection;
+mod device_clients;
 mod disk_full;
 mod failover;
 mod http;
