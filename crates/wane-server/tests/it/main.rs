@@ -9,6 +9,7 @@ mod cli_devices;
 mod client;
 mod connection;
 mod device_clients;
+mod device_page;
 mod disk_full;
 mod failover;
 mod http;
