@@ -143,13 +143,16 @@ fn a_device_is_linked_listed_and_revoked() {
     let approved = json(&server, &["device", "approve", &typed, "--subject", "alice"]);
     let id = approved["deviceId"].as_str().unwrap().to_owned();
     assert_eq!(run(&server, &["device", "deny", &code]).0, 3, "it is decided");
-    let said = Arc::clone(&device.said);
+    let all_said = Arc::clone(&device.said);
     let (exit, out) = device.ended();
-    let said = text(&said.lock());
+    // What it said last may be read after it has ended.
+    let linked = format!("linked, device id: {id}, scope: read, left: 179d");
+    eventually(|| text(&all_said.lock()).contains(&linked));
+    let said = text(&all_said.lock());
     assert_eq!(exit, Some(0), "{said}");
     let token = out.strip_suffix('\n').unwrap().to_owned();
     assert!(!token.is_empty() && !token.contains(char::is_whitespace), "the token and no more");
-    assert!(said.contains(&format!("linked, device id: {id}, scope: read, left: 179d")), "{said}");
+    assert!(said.contains(&linked), "{said}");
     assert!(!said.contains(&token));
 
     let active = is_active(&server, &token);
