@@ -106,8 +106,8 @@ impl Aviary<'_> {
         assert_eq!(visitor.decide("approve").status, 303);
         assert!(visitor.get("/device/done").body.contains("Approved"));
         for path in [
-            format!("/device/signed-in?state={ASSERTION}&assertion={ASSERTION}"),
-            format!("/device/signed-in?code={ASSERTION}&error={ASSERTION}&state=x"),
+            format!("/device/signed-in/demo/app?state={ASSERTION}&assertion={ASSERTION}"),
+            format!("/device/signed-in/demo/app?code={ASSERTION}&error={ASSERTION}&state=x"),
             format!("/device?user_code={}&x=%ff", codes.user_code),
             format!("/device/qr.svg?user_code={}", codes.user_code),
             format!("/device/{PASSWORD}"),

@@ -118,7 +118,7 @@ module.exports = {
       await person.open();
       await person.type(issued.user_code);
       await looked(person, stage, '10-sign-in-elsewhere');
-      await person.open('/device/signed-in?state=none');
+      await person.open('/device/signed-in/issued/app?state=none');
       await looked(person, stage, '11-not-signed-in');
       for (const last of 'BCDFG') {
         await person.open();

@@ -21,7 +21,7 @@ async function startIssuer({ url }) {
       {
         client_id: clientId,
         client_secret: clientSecret,
-        redirect_uris: [`${url}/device/signed-in`],
+        redirect_uris: [`${url}/device/signed-in/issued/app`],
         grant_types: ['authorization_code'],
         response_types: ['code'],
       },
