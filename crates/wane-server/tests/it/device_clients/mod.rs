@@ -177,8 +177,8 @@ impl Login {
     /// Registers a client of `demo/app`, with whatever else is asked for.
     #[track_caller]
     fn register(&self, more: Json) -> Client {
-        let mut body = json!({ "owner": "demo", "app": "app", "name": "Television" });
-        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let body = json!({ "owner": "demo", "app": "app", "name": "Television" });
+        let body = joined(body, more);
         let answer =
             self.server.administer("POST", "/api/v1/admin/oauth-clients", &body.to_string());
         assert_eq!(answer.status, 201, "{}", answer.body);
@@ -195,7 +195,7 @@ impl Login {
 
     /// What a program of a library is told about this server and a client.
     fn told_to(&self, client: &Client, more: Json) -> Json {
-        let mut told = json!({
+        let told = json!({
             "url": self.url(""),
             "issuer": self.url(APP),
             "discovery": self.url(&format!("/.well-known/oauth-authorization-server{APP}")),
@@ -203,9 +203,15 @@ impl Login {
             "secret": client.secret,
             "method": if client.secret.is_some() { "post" } else { "none" },
         });
-        told.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        told
+        joined(told, more)
     }
+}
+
+/// Two objects as one; what the second says counts.
+fn joined(mut one: Json, more: Json) -> Json {
+    let Json::Object(more) = more else { panic!("an object is wanted: {more}") };
+    one.as_object_mut().unwrap().extend(more);
+    one
 }
 
 /// An address of the net 10 that no other request of this run comes from.
