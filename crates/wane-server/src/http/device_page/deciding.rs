@@ -54,6 +54,10 @@ pub(in crate::http) async fn decide(
 ) -> Answered {
     let (mut visit, body) = Visit::begin(services, request)?;
     let fields = visit.form(body).await?;
+    // Another window of theirs was first: its decision renewed the session, and forms of before are old.
+    if visit.session.asked.as_ref().is_some_and(|code| visit.session.has_decided(&code.code)) {
+        return Ok(visit.go("/device/done"));
+    }
     if !visit.is_own(&fields, Form::Decision) {
         return Ok(visit.show(views::stale(visit.prefix())));
     }

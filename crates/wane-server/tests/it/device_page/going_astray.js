@@ -59,6 +59,7 @@ module.exports = {
     await person.page.goBack();
     const question = person.button('Deny');
     if (await question.count()) {
+      await person.settled();
       await question.click();
     }
     await person.sees('Approved');
@@ -85,6 +86,7 @@ module.exports = {
   async a_form_that_is_sent_twice_decides_once(person) {
     const codes = await person.devices.start();
     await person.reach(codes);
+    await person.settled();
     await person.button('Approve').dblclick();
     await person.page.getByText('Return to your device').waitFor();
     await person.sees('Approved');

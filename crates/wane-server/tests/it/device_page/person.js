@@ -72,11 +72,21 @@ class Person {
   }
 
   async approve() {
-    await this.button('Approve').click();
+    await this.decide('Approve');
   }
 
   async deny() {
-    await this.button('Deny').click();
+    await this.decide('Deny');
+  }
+
+  async decide(decision) {
+    await this.settled();
+    await this.button(decision).click();
+  }
+
+  // The buttons of a decision take no click in their first moments, so that nobody is tricked into one.
+  settled() {
+    return this.page.waitForTimeout(1000);
   }
 
   async cookie() {

@@ -32,10 +32,12 @@ module.exports = {
     await person.approve();
     await person.sees('Approved');
     assert.equal((await person.devices.linked(codes)).sub, 'person-dora');
-    // A second device: they are known already.
+    // A second device: a decision signed them out here, and the issuer knows them still.
     const second = await person.devices.start('issued');
     await person.open(second.verification_uri_complete);
     await person.button('Yes, it shows this code').click();
+    await person.sees('Sign in to go on');
+    await person.link('Sign in at').click();
     await person.sees('Connect Radio?');
   },
 
