@@ -9,6 +9,7 @@
 //! | [`backup`] | a whole store as a stream of bytes, and back | all |
 //! | [`blobs`] | files that disappear on time | 5 |
 //! | [`device_auth`] | codes that link a device to somebody (RFC 8628) | 6 |
+//! | [`pull_stream`] | messages to institutions, in batches that are acknowledged | 7, 8, 9 |
 //! | [`sequences`] | blocks of numbers, by name | 11 |
 //! | [`sequencer`] | numbers for the events of a log, each used once | 2, 3 |
 
@@ -19,6 +20,7 @@ pub mod blobs;
 pub mod device_auth;
 pub mod elections;
 mod names;
+pub mod pull_stream;
 pub mod sequencer;
 pub mod sequences;
 

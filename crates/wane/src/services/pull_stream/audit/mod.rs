@@ -1,0 +1,26 @@
+//! The audit: who used and was issued which token, in chains of rows that cannot be changed unseen.
+//!
+//! Each row holds the hash of the one before. An institution has two chains: `Transitions`, whose
+//! entries ride in the state record and are written with what they tell of, and `Remarks` for
+//! calls that change no state: rejections, and retries that were answered again.
+//!
+//! Invariant: an entry of a transition is in the record or in the chain from the write on that it
+//! tells of, and in the chain once. Rows go to a place that the record names, so that of two nodes
+//! that carry entries there one wins, and both go on from what stands there.
+//!
+//! Flow: `entry` is an entry, `chain` a row and its hash, `draining` carries entries from the record
+//! to the chain, `remarking` appends the others, `verifying` reads a chain and checks it.
+
+mod chain;
+mod draining;
+mod entry;
+mod remarking;
+mod verifying;
+
+pub(super) use chain::RowHash;
+pub(super) use draining::{Drained, drain};
+pub(super) use remarking::{Remark, attend, hinted_end};
+pub(super) use verifying::{Ending, entries, verify};
+
+pub use entry::{Action, AuditEntry, Verdict};
+pub use verifying::{AuditCheck, AuditPage, Chain};

@@ -1,0 +1,160 @@
+//! Remarks: entries of calls that change no state, appended to a chain of their own.
+//!
+//! One task per institution and node gathers those that come together into one row. The end of the
+//! chain is found from a hint and by going up from there.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+use super::AuditEntry;
+use super::chain::{ChainRow, RowHash, row_key};
+use super::verifying::{Chain, Ending};
+use crate::services::pull_stream::core::Core;
+use crate::services::pull_stream::lines::Attended;
+use crate::services::pull_stream::log::Place;
+use crate::services::pull_stream::store_error_again;
+use crate::store::{Fence, Life, Outcome, Store, StoreError, Value, Write};
+
+/// The most entries of one row.
+const MOST_ENTRIES: usize = 256;
+
+/// How long the task rests before it ends.
+const RESTS: Duration = Duration::from_millis(500);
+
+/// How often other nodes may be faster.
+const ATTEMPTS: usize = 64;
+
+/// An entry, and who waits for it to be written.
+#[derive(Debug)]
+pub(in super::super) struct Remark {
+    pub(in super::super) entry: AuditEntry,
+    pub(in super::super) answer: oneshot::Sender<Result<(), StoreError>>,
+}
+
+/// The next row of the chain, and the hash before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct End {
+    row: u64,
+    prev: RowHash,
+}
+
+/// Serves a line of remarks until it rests.
+pub(in super::super) async fn attend<S: Store>(core: Arc<Core<S>>, mut line: Attended<Remark>) {
+    let place = core.place(line.ispb);
+    let mut end = None;
+    loop {
+        let take = |waiting: &mut VecDeque<Remark>| {
+            let count = waiting.len().min(MOST_ENTRIES);
+            waiting.drain(..count).collect::<Vec<_>>()
+        };
+        let remarks = line.look(take).unwrap_or_default();
+        if remarks.is_empty() {
+            line.wait(&core.clock, RESTS).await;
+            if line.look(|waiting| waiting.is_empty()).unwrap_or(true) {
+                note_end(&core.store, place, end).await;
+                if line.end_if_empty() {
+                    return;
+                }
+            }
+            continue;
+        }
+        let entries = remarks.iter().map(|remark| remark.entry.clone()).collect();
+        let done = append(&core, place, &mut end, entries).await;
+        for remark in remarks {
+            let answer = done.as_ref().map(|()| ()).map_err(store_error_again);
+            // Whoever has left does not hear of it; its entry stands.
+            drop(remark.answer.send(answer));
+        }
+    }
+}
+
+async fn append<S: Store>(
+    core: &Core<S>,
+    place: Place<'_>,
+    end: &mut Option<End>,
+    entries: Vec<AuditEntry>,
+) -> Result<(), StoreError> {
+    let nonce = core.clock.random_u64();
+    let mut at = match end.take() {
+        Some(end) => end,
+        None => find_end(&core.store, place).await?,
+    };
+    let mut unclear = None;
+    for _ in 0..ATTEMPTS {
+        let key = row_key(place, Chain::Remarks, at.row)?;
+        let entries = entries.clone();
+        let row = ChainRow { row: at.row, prev: at.prev, nonce, entries };
+        let (write, hash) = row.write(&key)?;
+        let standing = match core.store.insert_if_not_exists(&key, write).await {
+            Ok(Outcome::Applied { .. }) => {
+                *end = Some(End { row: at.row + 1, prev: hash });
+                return Ok(());
+            }
+            Ok(Outcome::Refused { current }) => current,
+            Err(error @ StoreError::Unknown { .. }) => {
+                let Ok(standing) = core.store.get(&key).await else { return Err(error) };
+                unclear = Some(error);
+                standing
+            }
+            Err(error) => return Err(unclear.unwrap_or(error)),
+        };
+        // Where there is none yet, ours may still come: it is inserted again at the same place.
+        if let Some(record) = standing {
+            let (standing, hash) = ChainRow::read(&key, &record.value)?;
+            at = End { row: at.row + 1, prev: hash };
+            if standing.nonce == nonce {
+                *end = Some(at);
+                return Ok(());
+            }
+        }
+    }
+    Err(unclear.unwrap_or_else(|| StoreError::Unavailable {
+        backend: "audit",
+        source: "other nodes kept being faster; try again".into(),
+    }))
+}
+
+/// Where the chain has ended at least.
+pub(in super::super) async fn hinted_end<S: Store>(
+    store: &S,
+    place: Place<'_>,
+) -> Result<Ending, StoreError> {
+    hint(store, place).await.map(|End { row, prev }| Ending { rows: row, last: prev })
+}
+
+async fn hint<S: Store>(store: &S, place: Place<'_>) -> Result<End, StoreError> {
+    let key = place.state_key("remarks")?;
+    let Some(record) = store.get(&key).await? else { return Ok(End::default()) };
+    serde_json::from_slice(&record.value).map_err(|error| StoreError::Corrupt {
+        key,
+        reason: format!("it is not the end of a chain: {error}"),
+    })
+}
+
+/// Where the chain ends: from the hint on, as far as rows follow.
+async fn find_end<S: Store>(store: &S, place: Place<'_>) -> Result<End, StoreError> {
+    let mut end = hint(store, place).await?;
+    loop {
+        let key = row_key(place, Chain::Remarks, end.row)?;
+        let Some(record) = store.get(&key).await? else { return Ok(end) };
+        let (_, hash) = ChainRow::read(&key, &record.value)?;
+        end = End { row: end.row + 1, prev: hash };
+    }
+}
+
+/// Notes the end as a hint, unless a later one is noted. Failing is no harm.
+async fn note_end<S: Store>(store: &S, place: Place<'_>, end: Option<End>) {
+    let Some(end) = end.filter(|end| end.row > 0) else { return };
+    let note = async || -> Result<(), StoreError> {
+        let json = serde_json::to_vec(&end)
+            .map_err(|error| StoreError::invalid("audit", error.to_string()))?;
+        let write = Write::new(Value::new(json)?, Life::Permanent).fenced(Fence(end.row));
+        store.put(&place.state_key("remarks")?, write).await.map(drop)
+    };
+    // The next one goes up from an earlier hint instead.
+    drop(note().await);
+}

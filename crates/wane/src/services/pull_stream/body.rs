@@ -1,0 +1,151 @@
+//! Bodies: what a reader is sent, which follows from the messages alone.
+//!
+//! The boundary of a multipart body is the id of its first message. Ids are drawn after a message
+//! has come, so that no message can hold one.
+//!
+//! Invariant: the same messages make the same bytes, whenever and wherever they are put together.
+
+use std::fmt;
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::reader::Form;
+use super::resource_id::ResourceId;
+
+/// The type of one message.
+pub const XML: &str = "application/xml;charset=utf-8";
+
+/// Compresses what rows are served in, once, when they are sealed.
+///
+/// - **Deterministic.** The same bytes in are the same bytes out, on every node and in every
+///   version that serves the same readers: a retry is answered with what was sent before.
+pub trait Gzip: fmt::Debug + Send + Sync + 'static {
+    /// The bytes as a gzip member.
+    fn compress(&self, plain: &[u8]) -> Vec<u8>;
+}
+
+/// A message that is delivered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivered {
+    /// Its name, the same each time.
+    pub id: ResourceId,
+    /// Its bytes, as they came.
+    pub bytes: Bytes,
+}
+
+/// A batch as it is delivered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    pub(super) form: Form,
+    pub(super) messages: Vec<Delivered>,
+    /// The body, where the batch is one whole row.
+    pub(super) sealed: Option<Sealed>,
+}
+
+/// The body of a whole row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Sealed {
+    pub(super) plain: Bytes,
+    pub(super) gzip: Option<Bytes>,
+}
+
+/// What a response consists of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Body {
+    /// For `Content-Type`.
+    pub content_type: String,
+    /// For `PI-ResourceId`, where the body is one message.
+    pub resource_id: Option<ResourceId>,
+    /// The bytes, not compressed.
+    pub plain: Bytes,
+    /// The same bytes as they were compressed when the row was sealed. Where there are none, and
+    /// the form asks for them, compress `plain` by the same rules.
+    pub gzip: Option<Bytes>,
+}
+
+impl Delivery {
+    /// The form that it is kept in: a retry gets this one, whatever it asks for.
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// The messages, in order: one to ten, or one.
+    pub fn messages(&self) -> &[Delivered] {
+        &self.messages
+    }
+
+    /// The response.
+    pub fn body(&self) -> Body {
+        let [first, ..] = &self.messages[..] else {
+            return Body {
+                content_type: XML.into(),
+                resource_id: None,
+                plain: Bytes::new(),
+                gzip: None,
+            };
+        };
+        if !self.form.multipart {
+            let (plain, resource_id) = (first.bytes.clone(), Some(first.id));
+            return Body { content_type: XML.into(), resource_id, plain, gzip: None };
+        }
+        let content_type = format!("multipart/mixed; boundary={}", boundary(first.id));
+        let (plain, gzip) = match &self.sealed {
+            Some(sealed) => (sealed.plain.clone(), sealed.gzip.clone()),
+            None => {
+                let parts = self.messages.iter().map(|message| (message.id, &message.bytes[..]));
+                (multipart(parts).0.into(), None)
+            }
+        };
+        Body { content_type, resource_id: None, plain, gzip }
+    }
+}
+
+fn boundary(first: ResourceId) -> String {
+    format!("pi-{}", first.url_safe())
+}
+
+/// The multipart body of these messages, and where each of them lies in it.
+pub(super) fn multipart<'a>(
+    parts: impl Iterator<Item = (ResourceId, &'a [u8])> + Clone,
+) -> (Vec<u8>, Vec<Range<usize>>) {
+    let Some((first, _)) = parts.clone().next() else { return (Vec::new(), Vec::new()) };
+    let boundary = boundary(first);
+    let (mut body, mut places) = (Vec::new(), Vec::new());
+    for (id, bytes) in parts {
+        let head = format!("--{boundary}\r\nContent-Type: {XML}\r\nPI-ResourceId: {id}\r\n\r\n");
+        body.extend(head.into_bytes());
+        places.push(body.len()..body.len() + bytes.len());
+        body.extend(bytes);
+        body.extend(b"\r\n");
+    }
+    body.extend(format!("--{boundary}--\r\n").into_bytes());
+    (body, places)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+
+    #[test]
+    fn a_multipart_body_has_one_part_for_each_message() {
+        let clock = ManualClock::seeded(1);
+        let ids = [ResourceId::draw(&*clock), ResourceId::draw(&*clock)];
+        let messages = [&b"<a>\r\n</a>"[..], b"\xFF\n"];
+        let (body, places) = multipart(ids.into_iter().zip(messages));
+        let boundary = format!("pi-{}", ids[0].url_safe());
+        let expected = [
+            format!("--{boundary}\r\nContent-Type: application/xml;charset=utf-8\r\n").as_bytes(),
+            format!("PI-ResourceId: {}\r\n\r\n<a>\r\n</a>\r\n", ids[0]).as_bytes(),
+            format!("--{boundary}\r\nContent-Type: application/xml;charset=utf-8\r\n").as_bytes(),
+            format!("PI-ResourceId: {}\r\n\r\n", ids[1]).as_bytes(),
+            b"\xFF\n\r\n",
+            format!("--{boundary}--\r\n").as_bytes(),
+        ]
+        .concat();
+        assert_eq!(body, expected);
+        let found: Vec<_> = places.into_iter().map(|place| &body[place]).collect();
+        assert_eq!(found, messages);
+    }
+}

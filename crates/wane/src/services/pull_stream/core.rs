@@ -1,0 +1,72 @@
+//! What the handles and the tasks of a service share.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use super::audit::Remark;
+use super::keys::KeySource;
+use super::lines::Lines;
+use super::log::{Ingest, Place};
+use super::parking::Parking;
+use super::policy::{Policies, Policy};
+use super::rounds::Waiting;
+use super::{Ispb, PullStreamSettings};
+use crate::clock::SharedClock;
+use crate::store::{Store, StoreError};
+
+/// The parts of a service.
+#[derive(Debug)]
+pub(super) struct Core<S> {
+    pub(super) store: S,
+    pub(super) clock: SharedClock,
+    pub(super) keys: Arc<dyn KeySource>,
+    pub(super) settings: PullStreamSettings,
+    pub(super) readers: Arc<Lines<Waiting>>,
+    pub(super) producers: Arc<Lines<Ingest>>,
+    pub(super) remarks: Arc<Lines<Remark>>,
+    pub(super) parking: Arc<Parking>,
+    pub(super) policies: Policies,
+    /// Rejections that could not be written to the audit.
+    pub(super) remarks_lost: AtomicU64,
+}
+
+impl<S: Store> Core<S> {
+    pub(super) fn new(
+        store: S,
+        clock: SharedClock,
+        keys: Arc<dyn KeySource>,
+        settings: PullStreamSettings,
+    ) -> Self {
+        Self {
+            store,
+            keys,
+            settings,
+            readers: Lines::new(&*clock),
+            producers: Lines::new(&*clock),
+            remarks: Lines::new(&*clock),
+            parking: Arc::new(Parking::new(&*clock)),
+            policies: Policies::default(),
+            remarks_lost: AtomicU64::new(0),
+            clock,
+        }
+    }
+
+    pub(super) fn place(&self, ispb: Ispb) -> Place<'_> {
+        Place { region: &self.settings.region, ispb }
+    }
+
+    /// What holds for an institution, as of the last second.
+    pub(super) async fn policy(&self, ispb: Ispb) -> Result<Policy, StoreError> {
+        let now = self.clock.monotonic();
+        if let Some(policy) = self.policies.known(ispb, now) {
+            return Ok(policy);
+        }
+        let key = self.place(ispb).state_key("policy")?;
+        let policy = match self.store.get(&key).await? {
+            Some(record) => Policy::read(&key, &record.value)?,
+            None => self.settings.policy(),
+        };
+        self.policies.note(ispb, policy, now);
+        Ok(policy)
+    }
+}

@@ -1,0 +1,305 @@
+//! Appending: what comes in is sealed into rows and inserted after the last one.
+//!
+//! One task per busy institution and node. Who comes while a row is being inserted shares the next
+//! one; under such load a row that is not full waits for the `linger` of the settings, while a lone
+//! message is inserted at once.
+//!
+//! The task knows the end of the log from its last insert, and finds it again from the tail and
+//! `head` when that is not recent: rows of other nodes may have expired since, and an insert at one
+//! of their sequences would succeed where no reader looks any more. An insert that took longer than
+//! that knowledge is good for is looked at again, and repeated if `head` has passed it.
+//!
+//! Invariant: the next sequence is tried only once the one before is known to be used. Where the
+//! store does not know, the row is looked for by its write id and inserted again at the same place.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::row::{self, SealedRow, WriteId};
+use super::{Place, Tail, tail_key};
+use crate::services::pull_stream::core::Core;
+use crate::services::pull_stream::lines::Attended;
+use crate::services::pull_stream::message::Message;
+use crate::services::pull_stream::record::State;
+use crate::services::pull_stream::resource_id::ResourceId;
+use crate::services::pull_stream::{PullStreamError, store_error_again};
+use crate::store::{Life, Outcome, Remaining, Store, StoreError, Ttl, Write};
+
+/// How often the tail is raised, and how long the task rests before it ends.
+const RAISE_EVERY: Duration = Duration::from_secs(1);
+
+/// How long the end of the log is known, unless rows expire sooner.
+const KNOWN_FOR: Duration = Duration::from_secs(10);
+
+/// How often a row is inserted again at a place where it may stand already.
+const ATTEMPTS: usize = 4;
+
+/// How often other nodes may be faster before a call is told so.
+const MOST_OVERTAKEN: usize = 10_000;
+
+/// A producer that waits.
+#[derive(Debug)]
+pub(in super::super) struct Ingest {
+    pub(in super::super) messages: Vec<(ResourceId, Message)>,
+    pub(in super::super) answer: oneshot::Sender<Result<(), PullStreamError>>,
+}
+
+impl Ingest {
+    fn lengths(&self) -> impl Iterator<Item = usize> {
+        self.messages.iter().map(|(_, message)| message.as_bytes().len())
+    }
+}
+
+/// Serves a line of producers until it rests.
+pub(in super::super) async fn attend<S: Store>(core: Arc<Core<S>>, mut line: Attended<Ingest>) {
+    let place = core.place(line.ispb);
+    let mut log = Log { core: &core, place, end: None, raised: None };
+    let mut came_together = false;
+    loop {
+        if came_together {
+            log.linger(&line).await;
+        }
+        let producers = line.look(take_row).unwrap_or_default();
+        if !producers.is_empty() {
+            came_together = producers.len() > 1;
+            let done = log.append_all(&producers).await;
+            core.parking.wake(line.ispb);
+            answer(producers, &done);
+            log.raise_if_due().await;
+            continue;
+        }
+        came_together = false;
+        line.wait(&core.clock, RAISE_EVERY).await;
+        if line.look(|waiting| waiting.is_empty()).unwrap_or(true) {
+            log.raise().await;
+            if line.end_if_empty() {
+                return;
+            }
+        }
+    }
+}
+
+/// Takes those from the line who fit into one row; one alone where it needs several.
+fn take_row(waiting: &mut VecDeque<Ingest>) -> Vec<Ingest> {
+    let mut taken: Vec<Ingest> = Vec::new();
+    while let Some(next) = waiting.pop_front_if(|next| {
+        let lengths = taken.iter().flat_map(Ingest::lengths);
+        taken.is_empty() || row::fits(lengths.chain(next.lengths()))
+    }) {
+        taken.push(next);
+    }
+    taken
+}
+
+fn answer(producers: Vec<Ingest>, done: &Result<(), PullStreamError>) {
+    for producer in producers {
+        let answer = match done {
+            Ok(()) => Ok(()),
+            Err(PullStreamError::Store(error)) => {
+                Err(PullStreamError::Store(store_error_again(error)))
+            }
+            Err(_) => Err(PullStreamError::Contended),
+        };
+        // Whoever has left does not hear of it; its messages stand.
+        drop(producer.answer.send(answer));
+    }
+}
+
+/// The end of the log, and until when it is known.
+#[derive(Debug, Clone, Copy)]
+struct End {
+    next: u64,
+    /// Of the monotonic clock.
+    known_until: Duration,
+}
+
+/// What became of one insert.
+enum Inserted {
+    Done,
+    /// The sequence is used.
+    Taken,
+}
+
+/// The log of one institution, as its appender knows it.
+struct Log<'a, S> {
+    core: &'a Core<S>,
+    place: Place<'a>,
+    end: Option<End>,
+    /// When the tail was raised last, and how far.
+    raised: Option<(Duration, u64)>,
+}
+
+impl<S: Store> Log<'_, S> {
+    /// Waits for others to fill the row.
+    async fn linger(&self, line: &Attended<Ingest>) {
+        let until = self.core.clock.monotonic() + self.core.settings.linger;
+        loop {
+            let is_full = line.look(|waiting| {
+                let messages = waiting.iter().flat_map(Ingest::lengths);
+                waiting.is_empty() || !row::fits(messages.chain([1]))
+            });
+            let left = until.saturating_sub(self.core.clock.monotonic());
+            if is_full.unwrap_or(true) || left.is_zero() {
+                return;
+            }
+            line.wait(&self.core.clock, left).await;
+        }
+    }
+
+    /// Appends the messages of all, in as many rows as they need.
+    async fn append_all(&mut self, producers: &[Ingest]) -> Result<(), PullStreamError> {
+        let policy = self.core.policy(self.place.ispb).await?;
+        let messages: Vec<_> = producers.iter().flat_map(|p| p.messages.clone()).collect();
+        let mut rest = &messages[..];
+        while !rest.is_empty() {
+            let fitting = |count: &usize| {
+                row::fits(rest[..*count].iter().map(|(_, message)| message.as_bytes().len()))
+            };
+            let count = (1..=rest.len()).rev().find(fitting).unwrap_or(1);
+            self.append(&rest[..count], policy.retention).await?;
+            rest = &rest[count..];
+        }
+        Ok(())
+    }
+
+    async fn append(
+        &mut self,
+        messages: &[(ResourceId, Message)],
+        retention: Ttl,
+    ) -> Result<(), PullStreamError> {
+        let mut write = WriteId::default();
+        self.core.clock.fill_random(&mut write);
+        let gzip = self.core.settings.gzip.as_deref();
+        let row = SealedRow::seal(self.core.clock.now(), write, messages, gzip);
+        let known_for = KNOWN_FOR.min(retention.as_duration() / 4);
+        for tried in 0..MOST_OVERTAKEN {
+            let end = self.end(known_for).await?;
+            match self.insert(end.next, &row, &write, retention).await? {
+                Inserted::Done => {
+                    let now = self.core.clock.monotonic();
+                    if now <= end.known_until || !self.is_buried(end.next).await? {
+                        self.end = Some(End { next: end.next + 1, known_until: now + known_for });
+                        return Ok(());
+                    }
+                    self.end = None;
+                }
+                Inserted::Taken if tried < 2 => self.end = Some(End { next: end.next + 1, ..end }),
+                Inserted::Taken => {
+                    let next = self.first_free_after(end.next).await?;
+                    self.end = Some(End { next, ..end });
+                }
+            }
+        }
+        Err(PullStreamError::Contended)
+    }
+
+    /// Inserts the row at this place, or finds it used.
+    async fn insert(
+        &self,
+        at: u64,
+        row: &SealedRow,
+        write: &WriteId,
+        retention: Ttl,
+    ) -> Result<Inserted, StoreError> {
+        let key = self.place.row_key(at)?;
+        let whose = |found: SealedRow| {
+            if found.is_write(write) { Inserted::Done } else { Inserted::Taken }
+        };
+        let mut unclear = None;
+        for _ in 0..ATTEMPTS {
+            let write = Write::new(row.value()?, Life::For(retention));
+            match self.core.store.insert_if_not_exists(&key, write).await {
+                Ok(Outcome::Applied { .. }) => return Ok(Inserted::Done),
+                Ok(Outcome::Refused { current: Some(record) }) => {
+                    return Ok(whose(SealedRow::read(&key, record.value)?));
+                }
+                // It expired while it stood in the way.
+                Ok(Outcome::Refused { current: None }) => return Ok(Inserted::Taken),
+                Err(unknown @ StoreError::Unknown { .. }) => {
+                    if let Ok(Some(record)) = self.core.store.get(&key).await {
+                        return Ok(whose(SealedRow::read(&key, record.value)?));
+                    }
+                    unclear = Some(unknown);
+                }
+                // It says that nothing was written, which an earlier try may yet have been.
+                Err(error) => return Err(unclear.unwrap_or(error)),
+            }
+        }
+        Err(unclear.unwrap_or_else(|| StoreError::invalid("row", "it was never tried")))
+    }
+
+    /// The sequence to try next.
+    async fn end(&mut self, known_for: Duration) -> Result<End, StoreError> {
+        let now = self.core.clock.monotonic();
+        if let Some(end) = self.end.filter(|end| now < end.known_until) {
+            return Ok(end);
+        }
+        let keys = [tail_key(self.place)?, self.place.state_key("state")?];
+        let records = self.core.store.get_batch(&keys).await?;
+        let mut next = self.end.map_or(0, |end| end.next);
+        if let Some(Some(record)) = records.first() {
+            next = next.max(Tail::read(&keys[0], &record.value)?.0);
+        }
+        if let Some(Some(record)) = records.get(1) {
+            next = next.max(State::read(&keys[1], &record.value)?.first_unclaimed_row());
+        }
+        let end = End { next, known_until: now + known_for };
+        self.end = Some(end);
+        Ok(end)
+    }
+
+    /// Whether readers have passed the row, and will never come to it.
+    async fn is_buried(&self, row: u64) -> Result<bool, StoreError> {
+        let key = self.place.state_key("state")?;
+        let Some(record) = self.core.store.get(&key).await? else { return Ok(false) };
+        Ok(row < State::read(&key, &record.value)?.first_unclaimed_row())
+    }
+
+    /// A free place after one that is used: other nodes have appended much. Their rows are not read.
+    async fn first_free_after(&self, used: u64) -> Result<u64, StoreError> {
+        let (mut used, mut step) = (used, 1);
+        while self.is_used(used + step).await? {
+            used += step;
+            step *= 2;
+        }
+        let mut free = used + step;
+        while free - used > 1 {
+            let middle = used + (free - used) / 2;
+            if self.is_used(middle).await? {
+                used = middle;
+            } else {
+                free = middle;
+            }
+        }
+        Ok(free)
+    }
+
+    async fn is_used(&self, row: u64) -> Result<bool, StoreError> {
+        let left = self.core.store.query_ttl(&self.place.row_key(row)?).await?;
+        Ok(left != Remaining::Absent)
+    }
+
+    async fn raise_if_due(&mut self) {
+        let now = self.core.clock.monotonic();
+        match self.raised {
+            None => self.raised = Some((now, 0)),
+            Some((at, _)) if now >= at + RAISE_EVERY => self.raise().await,
+            Some(_) => {}
+        }
+    }
+
+    /// Raises the tail, unless it is as high as we know. Failing is no harm: it is raised again.
+    async fn raise(&mut self) {
+        let Some(end) = self.end else { return };
+        let now = self.core.clock.monotonic();
+        if self.raised.is_some_and(|(_, tail)| tail >= end.next) {
+            return;
+        }
+        if Tail(end.next).raise(&self.core.store, self.place).await.is_ok() {
+            self.raised = Some((now, end.next));
+        }
+    }
+}

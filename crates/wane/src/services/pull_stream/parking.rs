@@ -1,0 +1,168 @@
+//! Parking: readers that wait for a message, holding nothing meanwhile.
+//!
+//! A reader takes a place before it looks whether there is a message, so that none that comes after
+//! the look is missed. Messages that come in on this node wake all who wait for the institution.
+//! Those of other nodes are found by one task that looks whether the next row is there, many
+//! institutions in one call and at a bounded rate; it ends when nobody waits.
+//!
+//! Invariant: a place exists as long as somebody waits on it.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use foldhash::quality::FixedState;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::core::Core;
+use super::{Ispb, PullStreamSettings};
+use crate::clock::Clock;
+use crate::store::{Key, Store};
+
+/// Institutions that are looked at in one call.
+const LOOKED_AT: usize = 512;
+
+/// Places that room is kept for when fewer wait.
+const SPARE_PLACES: usize = 64;
+
+#[derive(Debug)]
+struct Spot {
+    wake: watch::Sender<()>,
+    waiting: usize,
+    /// The row that would be the next one; `None` where nobody has looked yet.
+    next_row: Option<u64>,
+}
+
+/// The places of all institutions that somebody waits for.
+#[derive(Debug)]
+pub(super) struct Parking {
+    spots: Mutex<HashMap<Ispb, Spot, FixedState>>,
+    has_lookout: AtomicBool,
+}
+
+impl Parking {
+    pub(super) fn new(clock: &dyn Clock) -> Self {
+        let hasher = FixedState::with_seed(clock.random_u64());
+        let spots = Mutex::new(HashMap::with_hasher(hasher));
+        Self { spots, has_lookout: AtomicBool::new(false) }
+    }
+
+    /// Takes a place. It is woken by whatever comes from now on.
+    pub(super) fn take(self: &Arc<Self>, ispb: Ispb) -> Parked {
+        let mut spots = self.spots.lock();
+        let spot = spots.entry(ispb).or_insert_with(|| Spot {
+            wake: watch::Sender::new(()),
+            waiting: 0,
+            next_row: None,
+        });
+        spot.waiting += 1;
+        Parked { parking: Arc::clone(self), ispb, wake: spot.wake.subscribe() }
+    }
+
+    /// Wakes all who wait for the institution.
+    pub(super) fn wake(&self, ispb: Ispb) {
+        if let Some(spot) = self.spots.lock().get(&ispb) {
+            spot.wake.send_replace(());
+        }
+    }
+
+    /// How many readers wait, or are about to.
+    pub(super) fn waiting(&self) -> usize {
+        self.spots.lock().values().map(|spot| spot.waiting).sum()
+    }
+
+    /// Institutions that are waited for, with the row that would come next.
+    fn next_rows(&self) -> Vec<(Ispb, u64)> {
+        let spots = self.spots.lock();
+        spots.iter().filter_map(|(ispb, spot)| Some((*ispb, spot.next_row?))).collect()
+    }
+
+    /// Whether nobody waits, so that the lookout ends and the next reader starts another one.
+    fn has_emptied(&self) -> bool {
+        if !self.spots.lock().is_empty() {
+            return false;
+        }
+        self.has_lookout.store(false, Ordering::SeqCst);
+        // Whoever came just before took it that there is a lookout: unless another has begun, it
+        // goes on.
+        self.spots.lock().is_empty() || self.has_lookout.swap(true, Ordering::SeqCst)
+    }
+}
+
+/// A reader's place. Dropped, it is free.
+#[derive(Debug)]
+pub(super) struct Parked {
+    parking: Arc<Parking>,
+    ispb: Ispb,
+    wake: watch::Receiver<()>,
+}
+
+impl Parked {
+    /// Completes when something has come since this was called last.
+    pub(super) async fn woken(&mut self) {
+        // The sender lives in the place, which this keeps.
+        drop(self.wake.changed().await);
+    }
+
+    /// Says which row would be the next one.
+    pub(super) fn waits_for(&self, row: u64) {
+        if let Some(spot) = self.parking.spots.lock().get_mut(&self.ispb) {
+            spot.next_row = Some(spot.next_row.unwrap_or(0).max(row));
+        }
+    }
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        let mut spots = self.parking.spots.lock();
+        if let Entry::Occupied(mut spot) = spots.entry(self.ispb) {
+            spot.get_mut().waiting -= 1;
+            if spot.get().waiting == 0 {
+                spot.remove();
+            }
+        }
+        if spots.capacity() > SPARE_PLACES && spots.len() < spots.capacity() / 8 {
+            let room = SPARE_PLACES.max(spots.len() * 2);
+            spots.shrink_to(room);
+        }
+    }
+}
+
+/// Whether a lookout has to be started: one task of a node is enough.
+pub(super) fn needs_lookout<S: Store>(core: &Core<S>) -> bool {
+    let PullStreamSettings { look_every, .. } = &core.settings;
+    look_every.is_some() && !core.parking.has_lookout.swap(true, Ordering::SeqCst)
+}
+
+/// Looks for rows of other nodes as long as somebody waits.
+pub(super) async fn look_out<S: Store>(core: Arc<Core<S>>) {
+    let Some(every) = core.settings.look_every else { return };
+    let mut begin = 0;
+    loop {
+        core.clock.sleep(every).await;
+        if core.parking.has_emptied() {
+            return;
+        }
+        let waited_for = core.parking.next_rows();
+        let count = waited_for.len().min(LOOKED_AT);
+        if count == 0 {
+            continue;
+        }
+        begin %= waited_for.len();
+        let around = waited_for.iter().cycle().skip(begin).take(count);
+        let looked: Vec<(Ispb, Key)> = around
+            .filter_map(|(ispb, row)| Some((*ispb, core.place(*ispb).row_key(*row).ok()?)))
+            .collect();
+        begin += count;
+        let keys: Vec<Key> = looked.iter().map(|(_, key)| key.clone()).collect();
+        // A look that fails is made again: readers also come back by themselves.
+        let Ok(found) = core.store.get_batch(&keys).await else { continue };
+        for ((ispb, _), record) in looked.into_iter().zip(found) {
+            if record.is_some() {
+                core.parking.wake(ispb);
+            }
+        }
+    }
+}

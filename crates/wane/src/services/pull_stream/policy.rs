@@ -1,0 +1,93 @@
+//! What holds for one institution: how long its messages are kept, and how many may read them.
+//!
+//! A record beside the state; without one, the settings of the service hold. Each node looks at it
+//! about once a second.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+
+use super::record::MAX_READERS;
+use super::{Ispb, PullStreamError};
+use crate::store::{Key, Life, StoreError, Ttl, Value, Write};
+
+/// How long a node goes by what it has read.
+pub(super) const KNOWN_FOR: Duration = Duration::from_secs(1);
+
+/// Policies that are remembered at a time.
+const MOST_KNOWN: usize = 10_000;
+
+/// What holds for an institution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policy {
+    /// How long a message is kept, counted from when it came in.
+    pub retention: Ttl,
+    /// How many readers may have a lease at a time: 1 to 6.
+    pub max_readers: usize,
+}
+
+impl Policy {
+    pub(super) fn checked(self) -> Result<Self, PullStreamError> {
+        if (1..=MAX_READERS).contains(&self.max_readers) {
+            return Ok(self);
+        }
+        let reason = format!("{} is outside of 1 to {MAX_READERS}", self.max_readers);
+        Err(PullStreamError::Invalid { field: "maxReaders", reason })
+    }
+
+    pub(super) fn read(key: &Key, value: &[u8]) -> Result<Self, StoreError> {
+        let corrupt = |reason: String| StoreError::Corrupt { key: key.clone(), reason };
+        let stored: Stored = serde_json::from_slice(value)
+            .map_err(|error| corrupt(format!("it is not a policy: {error}")))?;
+        let retention = Ttl::from_millis(stored.retention_millis);
+        let policy = Self {
+            retention: retention.map_err(|error| corrupt(error.to_string()))?,
+            max_readers: stored.max_readers,
+        };
+        policy.checked().map_err(|error| corrupt(error.to_string()))
+    }
+
+    pub(super) fn write(self) -> Result<Write, StoreError> {
+        let stored = Stored {
+            retention_millis: self.retention.as_millis(),
+            max_readers: self.max_readers,
+            more: Map::new(),
+        };
+        let json = serde_json::to_vec(&stored).map_err(|error| {
+            StoreError::invalid("policy", format!("it cannot be written: {error}"))
+        })?;
+        Ok(Write::new(Value::new(json)?, Life::Permanent))
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Stored {
+    retention_millis: u64,
+    max_readers: usize,
+    #[serde(flatten)]
+    more: Map<String, Json>,
+}
+
+/// Policies that were read lately.
+#[derive(Debug, Default)]
+pub(super) struct Policies(Mutex<HashMap<Ispb, (Policy, Duration)>>);
+
+impl Policies {
+    /// What was read, if it may still be gone by at `now` of the monotonic clock.
+    pub(super) fn known(&self, ispb: Ispb, now: Duration) -> Option<Policy> {
+        let known = self.0.lock();
+        known.get(&ispb).filter(|(_, at)| now < *at + KNOWN_FOR).map(|(policy, _)| *policy)
+    }
+
+    pub(super) fn note(&self, ispb: Ispb, policy: Policy, now: Duration) {
+        let mut known = self.0.lock();
+        if known.len() >= MOST_KNOWN {
+            known.clear();
+        }
+        known.insert(ispb, (policy, now));
+    }
+}

@@ -1,0 +1,281 @@
+//! Pulling: a call from its token to its messages, waiting for them if need be.
+//!
+//! The token is checked first, without I/O. The call then joins its institution's line. Where there
+//! is no message, the call holds what it was issued and parks: it is woken by messages, by a lease
+//! that ends, by its own lease that fades, and at the end of the hold. Woken, it asks again with
+//! the same token, which is answered with whatever comes first.
+//!
+//! Invariant: a batch is handed out only while its lease lasts. A process that was stopped in
+//! between asks again, and the record decides whose the messages are.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::audit::{Action, AuditEntry, Remark, Verdict};
+use super::body::{Delivered, Delivery, Sealed};
+use super::log::{self, SealedRow};
+use super::reader::{Client, Reader};
+use super::record::{Answer, Call, Held, Presented, Span};
+use super::rounds::{self, Answered, Waiting};
+use super::token::{self, TokenHash};
+use super::{Ispb, PullStream, PullStreamError, Pulled, Refusal, audit, parking};
+use crate::store::{Store, StoreError, Timestamp};
+
+/// The longest time that a parked reader goes without a look at the record.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// How often a call whose lease ended before it could be answered asks again.
+const ATTEMPTS: usize = 3;
+
+impl<S: Store> PullStream<S> {
+    /// Takes a slot, and delivers the first batch, or none after the hold.
+    ///
+    /// [`Refusal::TooManyReaders`] where all slots are taken; nothing is changed then. Needs a tokio
+    /// runtime. Dropping the future leaves the slot to its lease.
+    pub async fn start(&self, ispb: Ispb, reader: &Reader) -> Result<Pulled, PullStreamError> {
+        let opened_by = self.core.clock.random_u64();
+        let call = Call::Start { reader: reader.clone(), opened_by };
+        self.pull(ispb, call, Action::Start, reader).await
+    }
+
+    /// Acknowledges what was delivered with the token, and delivers what comes next, or nothing
+    /// after the hold. The same token again is answered the same, until the next one is used.
+    pub async fn next(
+        &self,
+        ispb: Ispb,
+        token: &str,
+        reader: &Reader,
+    ) -> Result<Pulled, PullStreamError> {
+        let presented = self.presented(ispb, token, Action::Next, &reader.client).await?;
+        let call = Call::Next { reader: reader.clone(), presented };
+        self.pull(ispb, call, Action::Next, reader).await
+    }
+
+    /// Acknowledges what was delivered with the token, and gives the slot back.
+    ///
+    /// [`Refusal::Gone`] where that was done before, or the lease is over.
+    pub async fn end(
+        &self,
+        ispb: Ispb,
+        token: &str,
+        client: &Client,
+    ) -> Result<(), PullStreamError> {
+        let presented = self.presented(ispb, token, Action::End, client).await?;
+        let call = Call::End { client: client.clone(), presented };
+        match self.ask(ispb, call).await?.answer {
+            Answer::Refused(refusal) => {
+                self.refused(ispb, refusal, Action::End, client, presented.hash).await
+            }
+            Answer::Ended | Answer::Batch { .. } | Answer::Empty { .. } => {
+                // What the slot had not acknowledged is there for others.
+                self.core.parking.wake(ispb);
+                Ok(())
+            }
+        }
+    }
+
+    /// What a token claims. A token that claims nothing is refused before anything is read.
+    async fn presented(
+        &self,
+        ispb: Ispb,
+        token: &str,
+        action: Action,
+        client: &Client,
+    ) -> Result<Presented, PullStreamError> {
+        let keys = self.core.keys.keys();
+        let hash = TokenHash::of(token);
+        match token::verify(&keys, ispb, self.core.clock.now(), token) {
+            Ok(claims) => Ok(Presented {
+                thread: claims.thread,
+                epoch: claims.epoch,
+                seq: claims.cursor_seq,
+                hash: Some(hash),
+            }),
+            Err(refusal) => self.refused(ispb, refusal, action, client, Some(hash)).await,
+        }
+    }
+
+    async fn pull(
+        &self,
+        ispb: Ispb,
+        mut call: Call,
+        action: Action,
+        reader: &Reader,
+    ) -> Result<Pulled, PullStreamError> {
+        let until = self.core.clock.monotonic() + self.core.settings.hold;
+        let mut place = self.core.parking.take(ispb);
+        let mut late = 0;
+        loop {
+            let used = call.token_hash();
+            let Answered { answer, rows } = self.ask(ispb, call).await?;
+            let held = match answer {
+                Answer::Refused(refusal) => {
+                    return self.refused(ispb, refusal, action, &reader.client, used).await;
+                }
+                Answer::Ended => return Err(PullStreamError::Refused(Refusal::Gone)),
+                Answer::Batch { held, spans, is_replay } => {
+                    let delivery = self.delivery(ispb, &held, &spans, rows).await?;
+                    if is_replay {
+                        let entry = self.entry(action, Verdict::Replayed, &reader.client, used);
+                        let messages = delivery.messages.len() as u64;
+                        let thread = Some(held.presented.thread);
+                        self.remark(ispb, AuditEntry { messages, thread, ..entry }).await?;
+                    }
+                    if self.is_held(&held) {
+                        return Ok(Pulled { batch: Some(delivery), next: held.token });
+                    }
+                    late += 1;
+                    if late >= ATTEMPTS {
+                        return Err(PullStreamError::Refused(Refusal::Expired));
+                    }
+                    held
+                }
+                Answer::Empty { held, look_at, head_row } => {
+                    let left = until.saturating_sub(self.core.clock.monotonic());
+                    if left.is_zero() {
+                        return Ok(Pulled { batch: None, next: held.token });
+                    }
+                    place.waits_for(head_row);
+                    self.keep_lookout();
+                    let sleep = left.min(self.next_look(&held, look_at));
+                    tokio::select! {
+                        biased;
+                        () = place.woken() => {}
+                        () = self.core.clock.sleep(sleep) => {}
+                    }
+                    held
+                }
+            };
+            call = Call::Next { reader: reader.clone(), presented: held.presented };
+        }
+    }
+
+    /// Whether the reader still has its lease.
+    fn is_held(&self, held: &Held) -> bool {
+        self.core.clock.now().as_unix_millis() < held.lease_until
+    }
+
+    /// When a parked reader looks at the record again, unless it is woken.
+    fn next_look(&self, held: &Held, look_at: Option<u64>) -> Duration {
+        let now = self.core.clock.now();
+        let until = |millis: u64| now.until(Timestamp::from_unix_millis(millis));
+        let half = self.core.settings.lease / 2;
+        let own = until(held.lease_until).saturating_sub(half) + Duration::from_millis(1);
+        // At once where it has passed: no sooner than this, as another node's clock may be ahead.
+        let others = look_at.map_or(LOOK_AGAIN, until).max(Duration::from_millis(50));
+        own.min(others).min(LOOK_AGAIN)
+    }
+
+    fn keep_lookout(&self) {
+        if parking::needs_lookout(&self.core) {
+            self.serve(parking::look_out(Arc::clone(&self.core)));
+        }
+    }
+
+    /// Lets a call wait in line, and gives its answer.
+    async fn ask(&self, ispb: Ispb, call: Call) -> Result<Answered, PullStreamError> {
+        let (answer, answered) = oneshot::channel();
+        if let Some(line) = self.core.readers.join(ispb, Waiting { call, answer })? {
+            self.serve(rounds::attend(Arc::clone(&self.core), line));
+        }
+        answered.await.unwrap_or_else(|_| Err(unserved().into()))
+    }
+
+    /// Puts a batch together from its rows, reading those that are not at hand.
+    async fn delivery(
+        &self,
+        ispb: Ispb,
+        held: &Held,
+        spans: &[Span],
+        mut rows: Vec<(u64, Arc<SealedRow>)>,
+    ) -> Result<Delivery, PullStreamError> {
+        let mut missing: Vec<u64> = spans.iter().map(|span| span.row).collect();
+        missing.retain(|row| rows.iter().all(|(known, _)| known != row));
+        missing.dedup();
+        let place = self.core.place(ispb);
+        rows.extend(log::read_rows(&self.core.store, place, &missing).await?);
+        let row_of = |row: u64| rows.iter().find(|(known, _)| *known == row).map(|(_, row)| row);
+
+        let mut messages = Vec::new();
+        for span in spans {
+            // Retention has taken it since it was delivered first.
+            let row = row_of(span.row).ok_or(PullStreamError::Refused(Refusal::Expired))?;
+            for index in span.index..span.index + span.count {
+                let message = row.message(index);
+                let (id, bytes) = message.ok_or(PullStreamError::Refused(Refusal::Expired))?;
+                messages.push(Delivered { id, bytes });
+            }
+        }
+        let sealed = match spans {
+            [Span { row, index: 0, count }] => row_of(*row).filter(|row| row.count() == *count),
+            _ => None,
+        };
+        let sealed = sealed.map(|row| Sealed { plain: row.body(), gzip: row.gzip() });
+        Ok(Delivery { form: held.form, messages, sealed })
+    }
+
+    /// Refuses, and remarks on it. Whoever is refused is told so whether or not that succeeds.
+    async fn refused<T>(
+        &self,
+        ispb: Ispb,
+        refusal: Refusal,
+        action: Action,
+        client: &Client,
+        used: Option<TokenHash>,
+    ) -> Result<T, PullStreamError> {
+        let entry = self.entry(action, refusal.verdict(), client, used);
+        if self.remark(ispb, entry).await.is_err() {
+            self.core.remarks_lost.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+        Err(PullStreamError::Refused(refusal))
+    }
+
+    pub(super) fn entry(
+        &self,
+        action: Action,
+        verdict: Verdict,
+        client: &Client,
+        used: Option<TokenHash>,
+    ) -> AuditEntry {
+        AuditEntry {
+            at: self.core.clock.now().as_unix_millis(),
+            who: client.clone(),
+            action,
+            verdict,
+            thread: None,
+            messages: 0,
+            used,
+            issued: None,
+        }
+    }
+
+    /// Appends an entry to the chain of remarks.
+    pub(super) async fn remark(
+        &self,
+        ispb: Ispb,
+        entry: AuditEntry,
+    ) -> Result<(), PullStreamError> {
+        let (answer, answered) = oneshot::channel();
+        if let Some(line) = self.core.remarks.join(ispb, Remark { entry, answer })? {
+            self.serve(audit::attend(Arc::clone(&self.core), line));
+        }
+        Ok(answered.await.unwrap_or_else(|_| Err(unserved()))?)
+    }
+}
+
+impl Call {
+    fn token_hash(&self) -> Option<TokenHash> {
+        match self {
+            Self::Start { .. } => None,
+            Self::Next { presented, .. } | Self::End { presented, .. } => presented.hash,
+        }
+    }
+}
+
+/// The runtime that served the line was shut down under it.
+pub(super) fn unserved() -> StoreError {
+    let source = "the task that served the stream was ended".into();
+    StoreError::Unknown { backend: "pull_stream", source }
+}

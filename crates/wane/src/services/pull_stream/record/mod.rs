@@ -1,0 +1,199 @@
+//! The one record of an institution's stream: where its readers stand.
+//!
+//! JSON, so that later versions read it; what they add is kept. Every transition replaces the whole
+//! record by a conditional write, so that a claim, its lease and the acknowledgement of what came
+//! before are one step.
+//!
+//! Invariants:
+//! - A message of the log is in exactly one place: acknowledged or expired, in flight on one slot,
+//!   requeued, or not yet reached by `head`.
+//! - `version` grows by one with each write and `nonce` is drawn for it, so that whoever finds its
+//!   own pair in the store has written it.
+//! - The epoch of a slot grows whenever it changes hands, and its `seq` with each token, so that no
+//!   two tokens of a stream claim the same.
+//!
+//! Flow: `claim` says which messages are next, `transitions` what a call makes of the record.
+
+mod claim;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;
+mod transitions;
+
+pub(super) use claim::Supply;
+pub(super) use transitions::{Answer, Call, Held, Issuer, Moment, Presented, Rules};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+
+use super::audit::{AuditEntry, RowHash};
+use super::reader::{Client, Form};
+use super::token::TokenHash;
+use crate::clock::Clock;
+use crate::store::{Key, Life, StoreError, Timestamp, Value, Write};
+
+/// The most readers of one institution.
+pub const MAX_READERS: usize = 6;
+
+/// The format that this version writes.
+const FORMAT: u32 = 1;
+
+/// A place in the log: the next message is this one of that row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+pub(super) struct Position {
+    pub(super) row: u64,
+    pub(super) index: u8,
+}
+
+/// Messages of one row that lie side by side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Span {
+    pub(super) row: u64,
+    pub(super) index: u8,
+    pub(super) count: u8,
+}
+
+/// How many messages the spans have.
+pub(super) fn messages_in(spans: &[Span]) -> usize {
+    spans.iter().map(|span| usize::from(span.count)).sum()
+}
+
+/// A reader's place.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Slot {
+    pub(super) epoch: u64,
+    /// The number of the token that was issued last, and that acknowledges what is in flight.
+    pub(super) seq: u64,
+    /// The lowest token that was answered with what is in flight: from it up to below `seq`, every
+    /// one is answered the same again.
+    pub(super) since: u64,
+    pub(super) in_flight: Vec<Span>,
+    pub(super) form: Form,
+    /// Unix milliseconds; zero for a slot that was given back.
+    pub(super) lease_until: u64,
+    /// When the last token was issued and until when it is good, in Unix milliseconds.
+    pub(super) issued_at: u64,
+    pub(super) expires_at: u64,
+    pub(super) kid: String,
+    pub(super) token_hash: Option<TokenHash>,
+    pub(super) client: Client,
+    /// Drawn by the start that took the slot, by which it knows the slot again.
+    pub(super) opened_by: u64,
+    #[serde(flatten)]
+    more: Map<String, Json>,
+}
+
+impl Slot {
+    pub(super) fn is_live(&self, now: Timestamp) -> bool {
+        now.as_unix_millis() < self.lease_until
+    }
+}
+
+/// Audit entries on their way to the chain.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(super) struct Riding {
+    /// The row of the chain that they go to.
+    pub(super) row: u64,
+    /// The hash of the row before.
+    pub(super) prev: RowHash,
+    pub(super) entries: Vec<AuditEntry>,
+}
+
+impl Riding {
+    /// Forgets the first entries, which stand in the chain in the row with this hash.
+    pub(super) fn arrived(&mut self, entries: usize, hash: RowHash) {
+        self.entries.drain(..entries.min(self.entries.len()));
+        self.row += 1;
+        self.prev = hash;
+    }
+}
+
+/// What the record says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct State {
+    format: u32,
+    pub(super) version: u64,
+    pub(super) nonce: u64,
+    /// Of the region that owns the stream. Kept, and changed by a failover alone.
+    region_epoch: u64,
+    /// The first message that was never claimed.
+    pub(super) head: Position,
+    /// The end of the log as the last claim knew it.
+    pub(super) tail_hint: u64,
+    pub(super) requeued: Vec<Span>,
+    pub(super) slots: Vec<Slot>,
+    pub(super) audit: Riding,
+    #[serde(flatten)]
+    more: Map<String, Json>,
+}
+
+impl State {
+    /// A stream that nobody has read from.
+    pub(super) fn untouched() -> Self {
+        Self {
+            format: FORMAT,
+            version: 0,
+            nonce: 0,
+            region_epoch: 0,
+            head: Position::default(),
+            tail_hint: 0,
+            requeued: Vec::new(),
+            slots: Vec::new(),
+            audit: Riding::default(),
+            more: Map::new(),
+        }
+    }
+
+    /// The same as its next version, to be changed and written.
+    pub(super) fn successor(&self, clock: &dyn Clock) -> Self {
+        Self { version: self.version + 1, nonce: clock.random_u64(), ..self.clone() }
+    }
+
+    /// Whether both are the same write.
+    pub(super) fn is_write(&self, other: &Self) -> bool {
+        (self.version, self.nonce) == (other.version, other.nonce)
+    }
+
+    /// The first row that no message was claimed from. Rows before it had been there.
+    pub(super) fn first_unclaimed_row(&self) -> u64 {
+        self.head.row + u64::from(self.head.index > 0)
+    }
+
+    /// How many readers hold a lease.
+    pub(super) fn live_readers(&self, now: Timestamp) -> usize {
+        self.slots.iter().filter(|slot| slot.is_live(now)).count()
+    }
+
+    /// Rows that a claim at `now` may take from again.
+    pub(super) fn rows_to_look_for(&self, now: Timestamp) -> impl Iterator<Item = u64> {
+        let abandoned = self.slots.iter().filter(move |slot| !slot.is_live(now));
+        let spans = self.requeued.iter().chain(abandoned.flat_map(|slot| &slot.in_flight));
+        spans.map(|span| span.row)
+    }
+
+    pub(super) fn read(key: &Key, value: &[u8]) -> Result<Self, StoreError> {
+        let corrupt = |reason: String| StoreError::Corrupt { key: key.clone(), reason };
+        let state: Self = serde_json::from_slice(value)
+            .map_err(|error| corrupt(format!("it is not the state of a stream: {error}")))?;
+        if state.format != FORMAT {
+            return Err(corrupt(format!("format {} is not {FORMAT}; upgrade", state.format)));
+        }
+        if state.slots.len() > MAX_READERS {
+            return Err(corrupt(format!(
+                "{} slots are more than {MAX_READERS}",
+                state.slots.len()
+            )));
+        }
+        Ok(state)
+    }
+
+    pub(super) fn write(&self) -> Result<Write, StoreError> {
+        let json = serde_json::to_vec(self).map_err(|error| {
+            StoreError::invalid("state", format!("it cannot be written: {error}"))
+        })?;
+        Ok(Write::new(Value::new(json)?, Life::Permanent))
+    }
+}

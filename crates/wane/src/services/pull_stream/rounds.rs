@@ -1,0 +1,343 @@
+//! Rounds: calls of one institution that share one write of its record.
+//!
+//! One task per busy institution and node gathers calls, plans them all against the record as it
+//! was last seen, and writes what comes of them over exactly that. Refused, it plans anew against
+//! what stands there instead. Where the store does not know, the record is read: under our version
+//! and nonce it is done, else it is planned anew, and a call that was carried out already finds
+//! itself answered: its token is one behind, or its start is known by its number.
+//!
+//! Invariant: calls are answered only once what they are told stands in the store. Answers that
+//! need no write are given from a record that was read since the round began.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::audit::{self, Drained};
+use super::core::Core;
+use super::lines::Attended;
+use super::log::{Demand, Place, SealedRow, Tail, Window, tail_key};
+use super::record::{Answer, Call, Issuer, Moment, Riding, Rules, State};
+use super::{PullStreamError, store_error_again};
+use crate::store::{Key, Outcome, Record, Store, StoreError, Value};
+
+/// Calls that share a write at most.
+const MOST_CALLS: usize = 32;
+
+/// Entries that ride in the record at most before a round waits until they are in the chain.
+const MOST_RIDING: usize = 64;
+
+/// How often a round is tried when other nodes are faster.
+const ATTEMPTS: usize = 64;
+
+/// How long the task rests before it ends: readers that come back sooner cost no read.
+const RESTS: Duration = Duration::from_millis(200);
+
+/// A call that waits for its answer.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) call: Call,
+    pub(super) answer: oneshot::Sender<Result<Answered, PullStreamError>>,
+}
+
+/// An answer, with the rows of it that were at hand.
+#[derive(Debug)]
+pub(super) struct Answered {
+    pub(super) answer: Answer,
+    pub(super) rows: Vec<(u64, Arc<SealedRow>)>,
+}
+
+/// Serves a line of calls until it rests.
+pub(super) async fn attend<S: Store>(core: Arc<Core<S>>, mut line: Attended<Waiting>) {
+    let place = core.place(line.ispb);
+    let mut stream = Stream {
+        core: &core,
+        place,
+        seen: None,
+        is_fresh: false,
+        tail: 0,
+        window: Window::default(),
+        draining: Draining::default(),
+    };
+    loop {
+        let calls = line.look(|waiting| {
+            waiting.retain(|caller| !caller.answer.is_closed());
+            let count = waiting.len().min(MOST_CALLS);
+            waiting.drain(..count).collect::<Vec<_>>()
+        });
+        let calls = calls.unwrap_or_default();
+        if !calls.is_empty() {
+            stream.serve(calls).await;
+            stream.start_draining();
+            continue;
+        }
+        line.wait(&core.clock, RESTS).await;
+        if line.look(|waiting| waiting.is_empty()).unwrap_or(true) {
+            stream.draining.land().await;
+            if line.end_if_empty() {
+                return;
+            }
+        }
+    }
+}
+
+/// The record as it was last seen. It may be stale: then the swap is refused.
+#[derive(Debug)]
+struct Standing {
+    /// `None` where nobody has written it.
+    value: Option<Value>,
+    state: State,
+}
+
+impl Standing {
+    fn of(key: &Key, record: Option<Record>) -> Result<Self, StoreError> {
+        let state = match &record {
+            Some(record) => State::read(key, &record.value)?,
+            None => State::untouched(),
+        };
+        Ok(Self { value: record.map(|record| record.value), state })
+    }
+}
+
+/// What became of one try.
+enum Tried {
+    Settled(Vec<Answered>),
+    /// Somebody else was faster, or may have been.
+    Overtaken,
+    /// It may have been written and lost since, or may yet be written.
+    Unclear(StoreError),
+}
+
+/// The stream of one institution, as its task knows it.
+struct Stream<'a, S> {
+    core: &'a Arc<Core<S>>,
+    place: Place<'a>,
+    seen: Option<Standing>,
+    /// Whether that was since the round began.
+    is_fresh: bool,
+    /// Where the log ended at least.
+    tail: u64,
+    window: Window,
+    draining: Draining,
+}
+
+impl<S: Store> Stream<'_, S> {
+    async fn serve(&mut self, calls: Vec<Waiting>) {
+        match self.settle(&calls).await {
+            Ok(answers) => {
+                for (caller, answer) in calls.into_iter().zip(answers) {
+                    // Whoever has left asks again, and is given the same.
+                    drop(caller.answer.send(Ok(answer)));
+                }
+            }
+            Err(error) => {
+                for caller in calls {
+                    drop(caller.answer.send(Err(again(&error))));
+                }
+            }
+        }
+    }
+
+    /// Tries until what is planned stands in the store.
+    async fn settle(&mut self, calls: &[Waiting]) -> Result<Vec<Answered>, PullStreamError> {
+        let mut unclear = None;
+        self.is_fresh = false;
+        for _ in 0..ATTEMPTS {
+            match self.attempt(calls).await {
+                Ok(Tried::Settled(answers)) => return Ok(answers),
+                Ok(Tried::Overtaken) => {}
+                Ok(Tried::Unclear(error)) => unclear = Some(error),
+                // It says that nothing was written, which an earlier try may yet have been.
+                Err(error @ StoreError::Unavailable { .. }) => {
+                    return Err(unclear.unwrap_or(error).into());
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(unclear.map_or(PullStreamError::Contended, PullStreamError::Store))
+    }
+
+    async fn attempt(&mut self, calls: &[Waiting]) -> Result<Tried, StoreError> {
+        let key = self.place.state_key("state")?;
+        let standing = match self.seen.take() {
+            Some(standing) => standing,
+            None => self.read(&key).await?,
+        };
+        let now = self.core.clock.now();
+        let policy = self.core.policy(self.place.ispb).await?;
+        let messages = calls.iter().map(|caller| caller.call.messages()).sum();
+        let tail = self.tail.max(standing.state.tail_hint);
+        let demand = Demand { state: &standing.state, now, messages, tail };
+        self.window.fill(&self.core.store, self.place, demand).await?;
+
+        let mut next = standing.state.successor(&*self.core.clock);
+        self.draining.forget_in(&mut next.audit, self.core, self.place).await?;
+        let keys = self.core.keys.keys();
+        let settings = &self.core.settings;
+        let moment = Moment {
+            now,
+            rules: Rules {
+                lease: settings.lease,
+                token: settings.token_life,
+                max_readers: policy.max_readers,
+            },
+            supply: &self.window.supply(),
+            issuer: Issuer { ispb: self.place.ispb, region: &settings.region, keys: &keys },
+        };
+        let steps: Vec<_> = calls.iter().map(|caller| next.apply(&caller.call, &moment)).collect();
+        let is_changed = steps.iter().any(|step| step.changed);
+        let answers = steps.into_iter().map(|step| self.answered(step.answer)).collect();
+        if !is_changed {
+            let is_fresh = self.is_fresh;
+            self.seen = Some(standing).filter(|_| is_fresh);
+            return Ok(if is_fresh { Tried::Settled(answers) } else { Tried::Overtaken });
+        }
+        self.write(&key, standing, next, answers).await
+    }
+
+    async fn write(
+        &mut self,
+        key: &Key,
+        standing: Standing,
+        next: State,
+        answers: Vec<Answered>,
+    ) -> Result<Tried, StoreError> {
+        let write = next.write()?;
+        let value = write.value.clone();
+        let outcome = match &standing.value {
+            None => self.core.store.insert_if_not_exists(key, write).await,
+            Some(value) => self.core.store.compare_and_swap(key, value, write).await,
+        };
+        match outcome {
+            Ok(Outcome::Applied { .. }) => {
+                self.seen = Some(Standing { value: Some(value), state: next });
+                Ok(Tried::Settled(answers))
+            }
+            Ok(Outcome::Refused { current }) => {
+                self.note(Standing::of(key, current)?);
+                Ok(Tried::Overtaken)
+            }
+            Err(unknown @ StoreError::Unknown { .. }) => {
+                let Ok(record) = self.core.store.get(key).await else { return Err(unknown) };
+                let standing = Standing::of(key, record)?;
+                let is_ours = standing.state.is_write(&next);
+                self.note(standing);
+                Ok(if is_ours { Tried::Settled(answers) } else { Tried::Unclear(unknown) })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn note(&mut self, standing: Standing) {
+        self.seen = Some(standing);
+        self.is_fresh = true;
+    }
+
+    /// Reads the record, and the tail together with it: before any row.
+    async fn read(&mut self, key: &Key) -> Result<Standing, StoreError> {
+        self.is_fresh = true;
+        let keys = [key.clone(), tail_key(self.place)?];
+        let mut records = self.core.store.get_batch(&keys).await?.into_iter();
+        let state = records.next().flatten();
+        if let Some(record) = records.next().flatten() {
+            self.tail = self.tail.max(Tail::read(&keys[1], &record.value)?.0);
+        }
+        Standing::of(key, state)
+    }
+
+    fn answered(&self, answer: Answer) -> Answered {
+        let spans = match &answer {
+            Answer::Batch { spans, .. } => &spans[..],
+            Answer::Empty { .. } | Answer::Ended | Answer::Refused(_) => &[],
+        };
+        let rows = spans.iter().filter_map(|span| Some((span.row, self.window.row(span.row)?)));
+        let rows = rows.collect();
+        Answered { answer, rows }
+    }
+
+    /// Carries what rides in the record to the chain, beside the next round.
+    fn start_draining(&mut self) {
+        if let Some(standing) = &self.seen {
+            self.draining.start(self.core, self.place, &standing.state.audit);
+        }
+    }
+}
+
+/// Entries on their way to the chain.
+#[derive(Debug, Default)]
+struct Draining {
+    task: Option<JoinHandle<Drained>>,
+    /// What arrived last, for the next write to forget.
+    arrived: Drained,
+}
+
+impl Draining {
+    fn start<S: Store>(&mut self, core: &Arc<Core<S>>, place: Place<'_>, riding: &Riding) {
+        if self.task.is_some() || riding.entries.is_empty() {
+            return;
+        }
+        let (core, ispb, mut riding) = (Arc::clone(core), place.ispb, riding.clone());
+        self.arrived.forget_in(&mut riding);
+        self.task =
+            Some(tokio::spawn(
+                async move { audit::drain(&core.store, core.place(ispb), riding).await },
+            ));
+    }
+
+    /// Waits until what is on its way has arrived, or has failed to.
+    async fn land(&mut self) {
+        if let Some(task) = &mut self.task {
+            // A runtime that shuts down ends it: the entries are still in the record.
+            self.arrived = task.await.unwrap_or_default();
+            self.task = None;
+        }
+    }
+
+    /// Lets the next write forget what has arrived. Waits for it where too much rides along.
+    async fn forget_in<S: Store>(
+        &mut self,
+        riding: &mut Riding,
+        core: &Arc<Core<S>>,
+        place: Place<'_>,
+    ) -> Result<(), StoreError> {
+        if self.task.as_ref().is_some_and(JoinHandle::is_finished) {
+            self.land().await;
+        }
+        self.arrived.forget_in(riding);
+        if riding.entries.len() < MOST_RIDING {
+            return Ok(());
+        }
+        self.land().await;
+        self.arrived.forget_in(riding);
+        self.start(core, place, riding);
+        self.land().await;
+        self.arrived.forget_in(riding);
+        if riding.entries.len() < MOST_RIDING {
+            return Ok(());
+        }
+        let source = "the audit cannot be written, and nothing is done without it".into();
+        Err(StoreError::Unavailable { backend: "audit", source })
+    }
+}
+
+impl Drop for Draining {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+/// The error for another caller of the same round.
+fn again(error: &PullStreamError) -> PullStreamError {
+    match error {
+        PullStreamError::Store(error) => PullStreamError::Store(store_error_again(error)),
+        PullStreamError::Invalid { .. }
+        | PullStreamError::Refused(_)
+        | PullStreamError::Busy
+        | PullStreamError::Contended
+        | PullStreamError::BrokenChain { .. } => PullStreamError::Contended,
+    }
+}

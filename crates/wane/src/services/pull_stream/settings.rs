@@ -1,0 +1,106 @@
+//! Settings of the service, and the rules between them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::PullStreamError;
+use super::body::Gzip;
+use super::policy::Policy;
+use super::record::MAX_READERS;
+use crate::store::Ttl;
+
+/// The longest name of a region, in bytes.
+const MAX_REGION: usize = 32;
+
+const DAY: u64 = 24 * 60 * 60;
+
+/// How a service behaves.
+#[derive(Debug, Clone)]
+pub struct PullStreamSettings {
+    /// The home region: 1 to 32 lowercase letters, digits and `-`. Part of where everything lies.
+    pub region: String,
+    /// How long a reader has its slot without a call.
+    pub lease: Duration,
+    /// How long a token is good without being used.
+    pub token_life: Duration,
+    /// How long a call waits for a message.
+    pub hold: Duration,
+    /// How long a row waits to be filled under load.
+    pub linger: Duration,
+    /// How long messages are kept, unless a policy says otherwise.
+    pub retention: Ttl,
+    /// How many readers an institution may have, unless a policy says otherwise.
+    pub max_readers: usize,
+    /// How often rows of other nodes are looked for while somebody waits; `None` where no other
+    /// process writes to the store.
+    pub look_every: Option<Duration>,
+    /// What bodies of whole rows are compressed with when they are sealed; `None` for not at all.
+    pub gzip: Option<Arc<dyn Gzip>>,
+}
+
+impl Default for PullStreamSettings {
+    fn default() -> Self {
+        Self {
+            region: "local".into(),
+            lease: Duration::from_secs(30),
+            token_life: Duration::from_secs(300),
+            hold: Duration::from_secs(5),
+            linger: Duration::from_millis(2),
+            retention: Ttl::from_secs(30 * DAY).unwrap_or(Ttl::MAX),
+            max_readers: MAX_READERS,
+            look_every: Some(Duration::from_millis(100)),
+            gzip: None,
+        }
+    }
+}
+
+impl PullStreamSettings {
+    pub(super) fn checked(self) -> Result<Self, PullStreamError> {
+        let is_plain =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        if !(1..=MAX_REGION).contains(&self.region.len()) || !self.region.bytes().all(is_plain) {
+            let reason = format!("give 1 to {MAX_REGION} lowercase letters, digits and -");
+            return Err(PullStreamError::Invalid { field: "region", reason });
+        }
+        if !(self.hold < self.lease && self.lease < self.token_life) {
+            let reason = "the hold must be shorter than the lease, and the lease than the token";
+            return Err(PullStreamError::Invalid { field: "lease", reason: reason.into() });
+        }
+        if self.lease < Duration::from_millis(2) || self.token_life > Ttl::MAX.as_duration() {
+            let reason = "give a lease of 2 ms or more, and a token life of up to 365 days";
+            return Err(PullStreamError::Invalid { field: "lease", reason: reason.into() });
+        }
+        self.policy().checked()?;
+        Ok(self)
+    }
+
+    /// What holds for institutions without a policy.
+    pub(super) fn policy(&self) -> Policy {
+        Policy { retention: self.retention, max_readers: self.max_readers }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hold_is_shorter_than_a_lease_and_a_lease_than_a_token() {
+        let usual = PullStreamSettings::default;
+        assert!(usual().checked().is_ok());
+        let secs = Duration::from_secs;
+        for (hold, lease, token_life) in [
+            (secs(30), secs(30), secs(300)),
+            (secs(5), secs(300), secs(300)),
+            (secs(0), secs(0), secs(9)),
+        ] {
+            assert!(PullStreamSettings { hold, lease, token_life, ..usual() }.checked().is_err());
+        }
+        for region in ["", "Sao Paulo", "a:b", &"r".repeat(33)] {
+            assert!(PullStreamSettings { region: region.into(), ..usual() }.checked().is_err());
+        }
+        for max_readers in [0, 7] {
+            assert!(PullStreamSettings { max_readers, ..usual() }.checked().is_err());
+        }
+    }
+}

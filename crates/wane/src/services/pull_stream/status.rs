@@ -1,0 +1,128 @@
+//! What operators ask of a stream: how far it is, its policy, its audit.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::audit::{self, Action, AuditCheck, AuditPage, Chain, Ending, Verdict};
+use super::log::{Demand, Tail, Window, tail_key};
+use super::policy::Policy;
+use super::reader::Client;
+use super::record::{State, messages_in};
+use super::{Ispb, PullStream, PullStreamError};
+use crate::store::{Store, StoreError};
+
+/// How far a stream is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamStatus {
+    /// Readers that hold a lease.
+    pub live_readers: usize,
+    /// Messages that were delivered and are not acknowledged.
+    pub in_flight: usize,
+    /// Messages that wait to be delivered again.
+    pub requeued: usize,
+    /// The row that is delivered next.
+    pub head_row: u64,
+    /// Where the log ended at least; rows of the last second may be beyond it.
+    pub tail_row: u64,
+    /// How long the oldest message that was never delivered has waited; zero where there is none.
+    pub lag: Duration,
+}
+
+impl<S: Store> PullStream<S> {
+    /// How far the stream of an institution is. Changes nothing.
+    pub async fn status(&self, ispb: Ispb) -> Result<StreamStatus, PullStreamError> {
+        let (state, tail) = self.standing(ispb).await?;
+        let now = self.core.clock.now();
+        let mut window = Window::default();
+        let demand = Demand { state: &state, now, messages: 1, tail };
+        window.fill(&self.core.store, self.core.place(ispb), demand).await?;
+        let oldest = window.first_from(state.head);
+        Ok(StreamStatus {
+            live_readers: state.live_readers(now),
+            in_flight: state.slots.iter().map(|slot| messages_in(&slot.in_flight)).sum(),
+            requeued: messages_in(&state.requeued),
+            head_row: state.head.row,
+            tail_row: tail.max(state.first_unclaimed_row()),
+            lag: oldest.map_or(Duration::ZERO, |at| at.until(now)),
+        })
+    }
+
+    async fn standing(&self, ispb: Ispb) -> Result<(State, u64), StoreError> {
+        let place = self.core.place(ispb);
+        let keys = [place.state_key("state")?, tail_key(place)?];
+        let mut records = self.core.store.get_batch(&keys).await?.into_iter();
+        let state = match records.next().flatten() {
+            Some(record) => State::read(&keys[0], &record.value)?,
+            None => State::untouched(),
+        };
+        let tail = match records.next().flatten() {
+            Some(record) => Tail::read(&keys[1], &record.value)?.0,
+            None => 0,
+        };
+        let tail = tail.max(state.tail_hint);
+        Ok((state, tail))
+    }
+
+    /// What holds for an institution.
+    pub async fn policy(&self, ispb: Ispb) -> Result<Policy, PullStreamError> {
+        Ok(self.core.policy(ispb).await?)
+    }
+
+    /// Sets what holds for an institution. Other nodes go by it within a second. Messages that are
+    /// in the log already keep the retention that they came in with.
+    pub async fn set_policy(
+        &self,
+        ispb: Ispb,
+        policy: Policy,
+        who: &Client,
+    ) -> Result<(), PullStreamError> {
+        let policy = policy.checked()?;
+        self.remark(ispb, self.entry(Action::Policy, Verdict::Done, who, None)).await?;
+        let key = self.core.place(ispb).state_key("policy")?;
+        // Without a fence nothing refuses it.
+        drop(self.core.store.put(&key, policy.write()?).await?);
+        self.core.policies.note(ispb, policy, self.core.clock.monotonic());
+        Ok(())
+    }
+
+    /// Entries of the audit from a row on, in order.
+    pub async fn audit(
+        &self,
+        ispb: Ispb,
+        chain: Chain,
+        from: u64,
+    ) -> Result<AuditPage, PullStreamError> {
+        Ok(audit::entries(&self.core.store, self.core.place(ispb), chain, from).await?)
+    }
+
+    /// Reads a chain of the audit to its end: [`PullStreamError::BrokenChain`] where a row was
+    /// changed, taken out, or cut off.
+    pub async fn verify_audit(
+        &self,
+        ispb: Ispb,
+        chain: Chain,
+    ) -> Result<AuditCheck, PullStreamError> {
+        let place = self.core.place(ispb);
+        let ending = match chain {
+            Chain::Transitions => Ending::from(&self.standing(ispb).await?.0.audit),
+            Chain::Remarks => audit::hinted_end(&self.core.store, place).await?,
+        };
+        audit::verify(&self.core.store, place, chain, ending).await
+    }
+
+    /// Readers of all institutions that wait on this node for a message.
+    pub fn parked(&self) -> usize {
+        self.core.parking.waiting()
+    }
+
+    /// Tasks that serve institutions on this node. Institutions that rest have none.
+    pub fn at_work(&self) -> usize {
+        let Self { core, .. } = self;
+        core.readers.at_work() + core.producers.at_work() + core.remarks.at_work()
+    }
+
+    /// Rejections that could not be written to the audit since this service was made.
+    pub fn remarks_lost(&self) -> u64 {
+        self.core.remarks_lost.load(Ordering::Relaxed)
+    }
+}
