@@ -9,12 +9,14 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use foldhash::quality::FixedState;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
 
 use super::core::Core;
 use super::{Ispb, PullStreamSettings};
@@ -29,7 +31,7 @@ const SPARE_PLACES: usize = 64;
 
 #[derive(Debug)]
 struct Spot {
-    wake: watch::Sender<()>,
+    wake: Arc<Notify>,
     waiting: usize,
     /// The row that would be the next one; `None` where nobody has looked yet.
     next_row: Option<u64>,
@@ -53,18 +55,20 @@ impl Parking {
     pub(super) fn take(self: &Arc<Self>, ispb: Ispb) -> Parked {
         let mut spots = self.spots.lock();
         let spot = spots.entry(ispb).or_insert_with(|| Spot {
-            wake: watch::Sender::new(()),
+            wake: Arc::default(),
             waiting: 0,
             next_row: None,
         });
         spot.waiting += 1;
-        Parked { parking: Arc::clone(self), ispb, wake: spot.wake.subscribe() }
+        let wake = Arc::clone(&spot.wake);
+        let woken = Box::pin(Arc::clone(&wake).notified_owned());
+        Parked { parking: Arc::clone(self), ispb, wake, woken }
     }
 
     /// Wakes all who wait for the institution.
     pub(super) fn wake(&self, ispb: Ispb) {
         if let Some(spot) = self.spots.lock().get(&ispb) {
-            spot.wake.send_replace(());
+            spot.wake.notify_waiters();
         }
     }
 
@@ -96,14 +100,16 @@ impl Parking {
 pub(super) struct Parked {
     parking: Arc<Parking>,
     ispb: Ispb,
-    wake: watch::Receiver<()>,
+    wake: Arc<Notify>,
+    /// Woken in the order in which readers came; it hears of what comes before it is waited for.
+    woken: Pin<Box<OwnedNotified>>,
 }
 
 impl Parked {
     /// Completes when something has come since this was called last.
     pub(super) async fn woken(&mut self) {
-        // The sender lives in the place, which this keeps.
-        drop(self.wake.changed().await);
+        self.woken.as_mut().await;
+        self.woken.set(Arc::clone(&self.wake).notified_owned());
     }
 
     /// Says which row would be the next one.

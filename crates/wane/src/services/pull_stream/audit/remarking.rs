@@ -65,7 +65,7 @@ pub(in super::super) async fn attend<S: Store>(core: Arc<Core<S>>, mut line: Att
         let entries = remarks.iter().map(|remark| remark.entry.clone()).collect();
         let done = append(&core, place, &mut end, entries).await;
         for remark in remarks {
-            let answer = done.as_ref().map(|()| ()).map_err(store_error_again);
+            let answer = done.as_ref().map_err(store_error_again).copied();
             // Whoever has left does not hear of it; its entry stands.
             drop(remark.answer.send(answer));
         }
