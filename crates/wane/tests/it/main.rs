@@ -14,6 +14,7 @@ mod gated;
 mod linearizability;
 mod lying_store;
 mod observed;
+mod pull_stream;
 mod sequencer;
 mod sequences;
 mod simulation;

@@ -11,13 +11,13 @@ mod sequences;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many worlds a run looks at: `WANE_TEST_SEEDS`, or so many.
-fn seeds(usual: u64) -> u64 {
+pub(crate) fn seeds(usual: u64) -> u64 {
     let given = std::env::var("WANE_TEST_SEEDS").ok();
     given.map_or(usual, |given| given.parse().expect("WANE_TEST_SEEDS is a number"))
 }
 
 /// Runs `world` for each seed, on all cores; the first failure of the lowest seed, if any.
-fn first_failure(
+pub(crate) fn first_failure(
     seeds: impl IntoIterator<Item = u64>,
     world: impl AsyncFn(u64) -> Result<(), String> + Sync,
 ) -> Option<(u64, String)> {

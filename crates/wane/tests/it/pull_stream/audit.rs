@@ -1,0 +1,134 @@
+//! The audit: each transition once, whatever dies in between, and chains that show what was changed.
+
+use super::tripped::{Trip, Tripped};
+use super::*;
+use wane::services::pull_stream::{AuditCheck, Chain};
+use wane::store::{ClusteringRange, Keyspace, Life, PageLimit, Value, Write};
+
+/// Hashes of all tokens that the chain says were issued.
+async fn issued<S: Store>(node: &PullStream<S>) -> Vec<String> {
+    let (mut issued, mut from) = (Vec::new(), Some(0));
+    while let Some(row) = from {
+        let page = node.audit(ispb(), Chain::Transitions, row).await.expect("nothing fails here");
+        issued.extend(page.entries.iter().filter_map(|entry| entry.issued_hash()));
+        from = page.next;
+    }
+    issued
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_token_is_in_the_chain_once_whatever_dies_on_the_way() {
+    for at in 0..16 {
+        for after in [false, true] {
+            let setup = setup();
+            let store = Tripped::new(setup.store.clone());
+            let node = setup.node_over(store.clone(), PullStreamSettings::default());
+            ingest(&node, 60).await;
+            true_sleep(SECOND * 2).await;
+            store.set(Trip::Hangs { at, after });
+            let mut tokens = Vec::new();
+            let reading = async {
+                tokens.push(node.start(ispb(), &many()).await.unwrap().next);
+                for _ in 0..3 {
+                    let last = tokens.last().unwrap();
+                    let next = node.next(ispb(), last, &many()).await.unwrap().next;
+                    tokens.push(next);
+                }
+            };
+            tokio::select! {
+                () = reading => {}
+                () = true_sleep(SECOND) => {}
+            }
+            drop(node);
+            let other = setup.node();
+            let last = other.start(ispb(), &many()).await.unwrap();
+            other.end(ispb(), &last.next, &Client::default()).await.unwrap();
+            tokens.push(last.next);
+            true_sleep(SECOND).await;
+            let issued = issued(&other).await;
+            for token in &tokens {
+                let times = issued.iter().filter(|hash| **hash == token_hash(token)).count();
+                assert_eq!(times, 1, "call {at}, after: {after}");
+            }
+            let check = other.verify_audit(ispb(), Chain::Transitions).await.unwrap();
+            assert!(check.entries > tokens.len() as u64);
+        }
+    }
+}
+
+/// A chain with so many rows, and where its rows lie.
+async fn chained() -> (Setup, PullStream<InnerStore>, Vec<wane::store::Row>) {
+    let setup = setup();
+    let node = setup.node();
+    ingest(&node, 50).await;
+    let mut pulled = node.start(ispb(), &many()).await.expect("nothing fails here");
+    for _ in 0..4 {
+        true_sleep(SECOND).await;
+        pulled = node.next(ispb(), &pulled.next, &many()).await.expect("nothing fails here");
+    }
+    true_sleep(SECOND).await;
+    // Another round, so that the record knows the last row.
+    node.end(ispb(), &pulled.next, &Client::default()).await.expect("nothing fails here");
+    true_sleep(SECOND).await;
+    let rest = [&[5][..], b"local", b"00000208t", &[0; 8]].concat();
+    let partition = Keyspace::Audit.partition(&rest).expect("within the limits");
+    let rows = setup
+        .store
+        .read(&partition, &ClusteringRange::ALL, PageLimit::MAX)
+        .await
+        .expect("nothing fails here");
+    assert_eq!(rows.rows.len(), 6, "one for each commit");
+    (setup, node, rows.rows)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_whole_chain_is_verified() {
+    let (_setup, node, _) = chained().await;
+    let check = node.verify_audit(ispb(), Chain::Transitions).await.unwrap();
+    assert_eq!(check, AuditCheck { rows: 6, entries: 6 });
+    let empty = node.verify_audit(ispb(), Chain::Remarks).await.unwrap();
+    assert_eq!(empty, AuditCheck { rows: 0, entries: 0 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_a_missing_and_a_cut_off_row_are_found() {
+    for at in 0..5 {
+        let (setup, node, rows) = chained().await;
+        let value = String::from_utf8(rows[at].record.value.to_vec()).unwrap();
+        let forged = value.replace("\"who\":\"tests\"", "\"who\":\"other\"");
+        assert_ne!(forged, value);
+        let write = Write::new(Value::new(forged).unwrap(), Life::Permanent);
+        assert!(setup.store.put(&rows[at].key, write).await.unwrap().is_applied());
+        let found = node.verify_audit(ispb(), Chain::Transitions).await.unwrap_err();
+        assert!(matches!(found, PullStreamError::BrokenChain { .. }), "changed row {at}: {found}");
+
+        let (setup, node, rows) = chained().await;
+        let row = &rows[at];
+        let fence = wane::store::Fence::NONE;
+        let gone = setup.store.compare_and_delete(&row.key, &row.record.value, fence).await;
+        assert!(gone.unwrap().is_applied());
+        let found = node.verify_audit(ispb(), Chain::Transitions).await.unwrap_err();
+        assert!(matches!(found, PullStreamError::BrokenChain { .. }), "row {at} is gone: {found}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rejections_and_retries_of_two_nodes_are_one_chain() {
+    let setup = setup();
+    let nodes = [setup.node(), setup.node()];
+    ingest(&nodes[0], 20).await;
+    let first = nodes[0].start(ispb(), &many()).await.unwrap();
+    nodes[0].next(ispb(), &first.next, &many()).await.unwrap();
+    let reader = many();
+    let calls = (0..40).map(|number| {
+        let token = if number % 4 == 0 { &first.next[..] } else { "none of ours" };
+        nodes[number % 2].next(ispb(), token, &reader)
+    });
+    let answers = futures_util::future::join_all(calls).await;
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 10);
+    true_sleep(SECOND).await;
+    let check = setup.node().verify_audit(ispb(), Chain::Remarks).await.unwrap();
+    assert_eq!(check.entries, 40);
+    assert!(check.rows < 40, "those that came together share rows: {}", check.rows);
+    assert_eq!(nodes[0].remarks_lost() + nodes[1].remarks_lost(), 0);
+}
