@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use wane::clock::ManualClock;
 use wane::services::pull_stream::{
-    Chain, PullStream, PullStreamError, Pulled, Refusal, StaticKeys, TokenKeys,
+    Chain, PullStream, PullStreamError, Pulled, Refusal, StaticKeys, TokenKeys, Verdict,
 };
 use wane::store::{Faults, FaultyStore, Store};
 
@@ -304,9 +304,13 @@ impl<S: Store> World<S> {
         while let Some(row) = from {
             let page = stream.audit(ispb(), Chain::Transitions, row).await;
             let page = page.map_err(|error| error.to_string())?;
-            for hash in page.entries.iter().filter_map(|entry| entry.issued_hash()) {
+            for entry in &page.entries {
+                let Some(hash) = entry.issued_hash() else { continue };
                 // A retry that prolongs a lease names the token that it gives again.
-                issued.insert(hash);
+                let is_again = entry.verdict == Verdict::Replayed;
+                if !issued.insert(hash) && !is_again {
+                    return Err(format!("the audit has an entry twice: {entry:?}"));
+                }
             }
             from = page.next;
         }
