@@ -25,7 +25,7 @@ pub enum Keyspace {
     PullStreamLog = 7,
     /// Pull stream, state: home region, ISPB; clustering is state, policy or ownership.
     PullStreamState = 8,
-    /// Audit rows: app or ISPB, day; clustering is the sequence.
+    /// Audit rows: chain and range of numbers; clustering is the number.
     Audit = 9,
     /// Settings: apps, credentials, keys.
     Settings = 10,
