@@ -78,6 +78,7 @@ module.exports = {
     await person.page.reload();
     await person.sees('Connect Television?');
     await person.approve();
+    await person.sees('Approved');
     await person.page.reload();
     await person.sees('Approved');
     await person.devices.linked(codes);
