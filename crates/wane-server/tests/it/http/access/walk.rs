@@ -117,11 +117,11 @@ const CALLS: &[(&str, &str, &str, u16)] = &[
     ("POST", "/api/v2/apps/{owner}/{app}/devices/deny", r#"{"userCode":"{code}"}"#, 204),
     ("GET", "/api/v2/apps/{owner}/{app}/devices", "", 200),
     ("DELETE", "/api/v2/apps/{owner}/{app}/devices/{deviceId}", "", 204),
-    // Devices prove who they are in forms, of which there is none.
-    ("POST", "/oauth/{owner}/{app}/device_authorization", "", 400),
-    ("POST", "/oauth/{owner}/{app}/token", "", 400),
-    ("POST", "/oauth/{owner}/{app}/introspect", "", 400),
-    ("POST", "/oauth/{owner}/{app}/revoke", "", 400),
+    // Devices prove who they are in forms, and this is none.
+    ("POST", "/oauth/{owner}/{app}/device_authorization", "{}", 400),
+    ("POST", "/oauth/{owner}/{app}/token", "{}", 400),
+    ("POST", "/oauth/{owner}/{app}/introspect", "{}", 400),
+    ("POST", "/oauth/{owner}/{app}/revoke", "{}", 400),
     ("GET", "/.well-known/oauth-authorization-server/oauth/{owner}/{app}", "", 200),
     ("GET", "/oauth/{owner}/{app}/.well-known/oauth-authorization-server", "", 200),
     // Switched off.
