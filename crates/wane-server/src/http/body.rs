@@ -67,14 +67,19 @@ pub(super) async fn read(body: Body, limit: usize, clock: &SharedClock) -> Resul
     })
 }
 
+/// Whether the body is said to be of this type, whatever its parameters.
+pub(super) fn is_type(headers: &HeaderMap, expected: &str) -> bool {
+    let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = given.map(|value| value.split(';').next().unwrap_or_default().trim());
+    essence.is_some_and(|essence| essence.eq_ignore_ascii_case(expected))
+}
+
 fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     if headers.contains_key(CONTENT_ENCODING) {
         let detail = "send the body as it is, without Content-Encoding";
         return Err(Problem::new(Code::UnsupportedMediaType, detail));
     }
-    let given = headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or_default());
-    let essence = given.map(|value| value.split(';').next().unwrap_or_default().trim());
-    if essence.is_none_or(|essence| essence.eq_ignore_ascii_case("application/json")) {
+    if !headers.contains_key(CONTENT_TYPE) || is_type(headers, "application/json") {
         return Ok(());
     }
     let detail = "send JSON, with Content-Type: application/json";

@@ -50,7 +50,7 @@ impl Parameters {
 }
 
 /// Decodes as forms do: a plus sign is a space.
-fn decode(name: &str, raw: &str) -> Result<String, Problem> {
+pub(super) fn decode(name: &str, raw: &str) -> Result<String, Problem> {
     check_escapes(name, raw)?;
     let spaced = raw.replace('+', " ");
     let decoded = percent_decode_str(&spaced).decode_utf8();

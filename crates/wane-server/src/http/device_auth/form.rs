@@ -8,12 +8,11 @@ use axum::body::Body;
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
-use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value as Json};
 use wane::clock::SharedClock;
 
 use super::refusal::Refusal;
-use crate::http::body;
+use crate::http::{body, query};
 
 /// The largest form: a token of 8,192 bytes with each byte escaped, and some air.
 const LARGEST: usize = 32 << 10;
@@ -33,7 +32,7 @@ impl Form {
         body: Body,
         clock: &SharedClock,
     ) -> Result<Self, Refusal> {
-        let is_form = is_type(headers, FORM);
+        let is_form = body::is_type(headers, FORM);
         if !is_form && headers.contains_key(CONTENT_TYPE) {
             return Err(not_a_form());
         }
@@ -51,7 +50,7 @@ impl Form {
     ) -> Result<Self, Refusal> {
         let in_query = parts.uri.query().unwrap_or_default();
         let bytes = body::read(body, LARGEST, clock).await?;
-        if !is_type(&parts.headers, "application/json") {
+        if !body::is_type(&parts.headers, "application/json") {
             return Self::parse(&[in_query.as_bytes(), b"&", &bytes].concat());
         }
         let wrong = |_| Refusal::invalid_request("send a JSON object of texts");
@@ -99,19 +98,10 @@ fn not_a_form() -> Refusal {
     Refusal::invalid_request(format!("send a form, with Content-Type: {FORM}"))
 }
 
-/// Whether the body is said to be of this type, whatever its parameters.
-fn is_type(headers: &HeaderMap, expected: &str) -> bool {
-    let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let essence = given.map(|value| value.split(';').next().unwrap_or_default().trim());
-    essence.is_some_and(|essence| essence.eq_ignore_ascii_case(expected))
-}
-
 /// A name or a value: a plus sign is a space, and every escape has two digits.
 pub(super) fn decoded(raw: &str) -> Result<String, Refusal> {
     let wrong = || Refusal::invalid_request("the form is not well encoded, as UTF-8");
-    crate::http::path::check_escapes("form", raw).map_err(|_| wrong())?;
-    let spaced = raw.replace('+', " ");
-    percent_decode_str(&spaced).decode_utf8().map(Into::into).map_err(|_| wrong())
+    query::decode("form", raw).map_err(|_| wrong())
 }
 
 #[cfg(test)]

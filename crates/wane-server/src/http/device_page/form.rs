@@ -2,7 +2,6 @@
 //! knows. A link may have picked up other parameters on its way, so those are passed over.
 
 use axum::body::Body;
-use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use percent_encoding::percent_decode_str;
 use wane::clock::SharedClock;
@@ -30,9 +29,7 @@ impl Fields {
         body: Body,
         clock: &SharedClock,
     ) -> Result<Self, StatusCode> {
-        let given = headers.get(CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or_default();
-        let essence = given.split(';').next().unwrap_or_default().trim();
-        if !essence.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+        if !body::is_type(headers, "application/x-www-form-urlencoded") {
             return Err(StatusCode::UNSUPPORTED_MEDIA_TYPE);
         }
         let bytes = body::read(body, LARGEST, clock).await.map_err(|problem| problem.status())?;
