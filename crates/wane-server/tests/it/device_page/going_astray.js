@@ -72,9 +72,12 @@ module.exports = {
     const codes = await person.devices.start();
     await person.open();
     await person.type(codes.user_code);
+    // Each page is seen before it is reloaded: a reload in the middle of a click takes the click back.
+    await person.sees('Sign in to go on');
     await person.page.reload();
     await person.sees('Sign in to go on');
     await person.signIn();
+    await person.sees('Connect Television?');
     await person.page.reload();
     await person.sees('Connect Television?');
     await person.approve();

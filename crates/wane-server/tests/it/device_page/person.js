@@ -34,8 +34,17 @@ class Person {
     return (await headlines.innerText()).trim();
   }
 
+  // The page that comes has this headline: a busy machine takes its time to show it.
   async sees(headline) {
+    const sought = this.page.getByRole('heading', { level: 1, name: headline, exact: true });
+    await sought.waitFor({ timeout: 10_000 }).catch(() => {});
     assert.equal(await this.headline(), headline);
+  }
+
+  // A click that leads to another page, which is there when this returns.
+  async press(name) {
+    await this.button(name).click();
+    await this.page.waitForLoadState('load');
   }
 
   text() {
@@ -54,13 +63,13 @@ class Person {
 
   async type(code) {
     await this.page.getByLabel('Code').fill(code);
-    await this.button('Continue').click();
+    await this.press('Continue');
   }
 
   async signIn(name = 'alice', password = 'wonderland') {
     await this.page.getByLabel('Name').fill(name);
     await this.page.getByLabel('Password').fill(password);
-    await this.button('Sign in').click();
+    await this.press('Sign in');
   }
 
   // From the code to the question whether to approve.
@@ -81,7 +90,7 @@ class Person {
 
   async decide(decision) {
     await this.settled();
-    await this.button(decision).click();
+    await this.press(decision);
   }
 
   // The buttons of a decision take no click in their first moments, so that nobody is tricked into one.
