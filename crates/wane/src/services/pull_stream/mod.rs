@@ -73,6 +73,7 @@ mod resource_id;
 mod rounds;
 mod settings;
 mod status;
+mod stored_keys;
 mod token;
 
 pub use audit::{Action, AuditCheck, AuditEntry, AuditPage, Chain, Verdict};
@@ -86,6 +87,7 @@ pub use record::MAX_READERS;
 pub use resource_id::ResourceId;
 pub use settings::PullStreamSettings;
 pub use status::StreamStatus;
+pub use stored_keys::{REFRESH_EVERY, StoredKeys};
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -42,13 +42,15 @@ struct Spot {
 pub(super) struct Parking {
     spots: Mutex<HashMap<Ispb, Spot, FixedState>>,
     has_lookout: AtomicBool,
+    /// Nobody waits any more: the node is about to stop.
+    is_closed: AtomicBool,
 }
 
 impl Parking {
     pub(super) fn new(clock: &dyn Clock) -> Self {
         let hasher = FixedState::with_seed(clock.random_u64());
         let spots = Mutex::new(HashMap::with_hasher(hasher));
-        Self { spots, has_lookout: AtomicBool::new(false) }
+        Self { spots, has_lookout: AtomicBool::new(false), is_closed: AtomicBool::new(false) }
     }
 
     /// Takes a place. It is woken by whatever comes from now on.
@@ -70,6 +72,18 @@ impl Parking {
         if let Some(spot) = self.spots.lock().get(&ispb) {
             spot.wake.notify_waiters();
         }
+    }
+
+    /// Wakes everyone, and lets nobody wait from now on.
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        for spot in self.spots.lock().values() {
+            spot.wake.notify_waiters();
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
     }
 
     /// How many readers wait, or are about to.

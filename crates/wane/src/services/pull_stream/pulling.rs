@@ -76,6 +76,18 @@ impl<S: Store> PullStream<S> {
         }
     }
 
+    /// Answers whoever is held, and holds nobody from now on: for a node that is about to stop. What
+    /// a reader is told then is good on every other node.
+    pub fn end_holds(&self) {
+        self.core.parking.close();
+    }
+
+    /// Notes in the audit of an institution that somebody who is not it was turned away.
+    pub async fn turned_away(&self, ispb: Ispb, who: &Client) -> Result<(), PullStreamError> {
+        let entry = self.entry(Action::Start, Verdict::Foreign, who, None);
+        self.remark(ispb, entry).await
+    }
+
     /// What a token claims. A token that claims nothing is refused before anything is read.
     async fn presented(
         &self,
@@ -134,7 +146,7 @@ impl<S: Store> PullStream<S> {
                 }
                 Answer::Empty { held, look_at, head_row } => {
                     let left = until.saturating_sub(self.core.clock.monotonic());
-                    if left.is_zero() {
+                    if left.is_zero() || self.core.parking.is_closed() {
                         return Ok(Pulled { batch: None, next: held.token });
                     }
                     place.waits_for(head_row);

@@ -131,3 +131,23 @@ async fn a_process_that_was_stopped_past_the_lease_hands_nothing_out() {
     assert_eq!(refusal(started.await.unwrap()), Refusal::Expired);
     other.end(ispb(), &pulled.next, &Client::default()).await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_stops_answers_whoever_is_held() {
+    let setup = setup();
+    let node = setup.node();
+    let held = tokio::spawn({
+        let node = node.clone();
+        async move { node.start(ispb(), &many()).await.unwrap() }
+    });
+    true_sleep(SECOND).await;
+    let asked = setup.machine.elapsed();
+    node.end_holds();
+    let pulled = held.await.unwrap();
+    assert_eq!(pulled.batch, None);
+    let again = node.next(ispb(), &pulled.next, &many()).await.unwrap();
+    assert!(setup.machine.elapsed() - asked < SECOND, "nobody is held any more");
+    let known = ingest(&node, 1).await;
+    let elsewhere = setup.node().next(ispb(), &again.next, &many()).await.unwrap();
+    assert_eq!(ids(&elsewhere), known, "the token is good on another node");
+}
