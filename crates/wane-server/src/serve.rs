@@ -101,6 +101,7 @@ pub async fn serve(settings: &Settings, ready_file: Option<&Path>) -> Result<(),
         let stopped = asked_to_stop().await;
         tracing::info!("stopping: no new connections, finishing what is under way");
         closing.begin();
+        services.pull_stream.end_holds();
         stopped.map_err(|source| ServeError::Io { what: "wait for signals".into(), source })
     };
     let ((main_drained, admin_drained), stopped) = tokio::join!(serving, stopping);

@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use wane::clock::SharedClock;
 use wane::services::app_ttl::{AppTtl, AppTtlStorage};
 use wane::services::apps::Apps;
@@ -13,17 +14,21 @@ use wane::services::device_auth::{
     self, DeviceAuth, DeviceAuthError, DeviceAuthSettings, DeviceKey, GuessSettings, UserCodeLength,
 };
 use wane::services::elections::{self, Elections, LeaseRules};
+use wane::services::pull_stream::{PullStream, PullStreamError, PullStreamSettings};
 use wane::services::sequences::{self, Sequences};
 use wane::store::{
     CacheSettings, CachedStore, DeadlineStore, ObservedStore, SpreadError, SpreadStore, StoreError,
-    WatchedStore, prometheus_text,
+    Ttl, WatchedStore, prometheus_text,
 };
 use wane_backends::{AnyStore, OpenError};
 
-use crate::http::{DeviceLogin, DevicePage, Limiters, Origin, RequestMetrics};
+use crate::http::{
+    DeviceLogin, DevicePage, Limiters, MOST_ARRIVING, Origin, RequestMetrics, StreamMetrics,
+};
 use crate::listen::Connections;
 use crate::settings::{Settings, Storage};
 use crate::shutdown::Closing;
+use crate::stream_keys::{self, StreamKeysError};
 
 /// Observation is next to the backend, to time it alone; a merged read of many buckets is one call
 /// to the deadline; what the cache answers waits for nobody.
@@ -80,6 +85,14 @@ pub enum WiringError {
     /// The key of device login is not to be had.
     #[error("the key of device login: {0}")]
     DeviceKey(#[from] DeviceAuthError),
+
+    /// The keys of pull streams are not to be had.
+    #[error(transparent)]
+    StreamKeys(#[from] StreamKeysError),
+
+    /// Pull streams cannot be as the settings want them.
+    #[error("pull streams: {0}")]
+    PullStream(#[from] PullStreamError),
 }
 
 /// The setting to look at, where the number of buckets is the reason.
@@ -93,10 +106,13 @@ impl WiringError {
         match self {
             Self::Open(error) => matches!(error, OpenError::Unreachable { .. }),
             Self::Spread(SpreadError::Store(error))
-            | Self::DeviceKey(DeviceAuthError::Store(error)) => {
+            | Self::DeviceKey(DeviceAuthError::Store(error))
+            | Self::StreamKeys(StreamKeysError::Store(PullStreamError::Store(error))) => {
                 matches!(error, StoreError::Unavailable { .. } | StoreError::Unknown { .. })
             }
-            Self::Spread(_) | Self::DeviceKey(_) => false,
+            Self::Spread(_) | Self::DeviceKey(_) | Self::StreamKeys(_) | Self::PullStream(_) => {
+                false
+            }
         }
     }
 }
@@ -120,6 +136,12 @@ pub struct Parts {
     pub(crate) device_auth: DeviceAuth<CachedReads>,
     pub(crate) device_login: DeviceLogin,
     pub(crate) device_page: DevicePage,
+    pub(crate) pull_stream: PullStream<CachedReads>,
+    pub(crate) stream_metrics: StreamMetrics,
+    /// Batches of messages that may be read at a time.
+    pub(crate) stream_arrivals: Semaphore,
+    /// Institutions show certificates.
+    pub(crate) wants_certificates: bool,
     pub(crate) origin: Origin,
     pub(crate) limiters: Limiters,
     pub(crate) requests: RequestMetrics,
@@ -166,6 +188,7 @@ impl Services {
         let blobs = Blobs::with_settings(cached.uncached(), Arc::clone(&clock), blobs);
         let device_auth = device_auth_settings(settings)?;
         let device_auth = DeviceAuth::new(cached.uncached(), Arc::clone(&clock), key, device_auth);
+        let pull_stream = pull_stream(settings, cached.uncached(), &clock).await?;
         Ok(Self(Arc::new(Parts {
             app_ttl,
             app_ttl_reads: AppTtl::new(cached.clone(), Arc::clone(&clock)),
@@ -176,6 +199,10 @@ impl Services {
             device_auth,
             device_login: DeviceLogin::from(settings),
             device_page: DevicePage::new(&clock),
+            pull_stream,
+            stream_metrics: StreamMetrics::default(),
+            stream_arrivals: Semaphore::new(MOST_ARRIVING),
+            wants_certificates: settings.tls_client_ca.is_some(),
             origin: Origin::from(settings),
             limiters: Limiters::default(),
             requests: RequestMetrics::of(&clock),
@@ -202,10 +229,11 @@ impl Services {
     }
 
     /// What was counted, as Prometheus reads it.
-    pub(crate) fn metrics_text(&self) -> String {
+    pub(crate) async fn metrics_text(&self) -> String {
         let mut text = prometheus_text(&[self.observed.metrics()]);
         text += &self.requests.prometheus_text();
         text += &self.cache_text();
+        text += &self.stream_metrics.prometheus_text(self).await;
         text += &format!(
             "# HELP wane_blobs_left_to_expiry_total Removals of BLOBs that failed: the rest expires.\n\
              # TYPE wane_blobs_left_to_expiry_total counter\n\
@@ -273,6 +301,27 @@ fn device_auth_settings(settings: &Settings) -> Result<DeviceAuthSettings, Devic
         recount: settings.storage.is_shared().then_some(RECOUNT),
         ..whole
     })
+}
+
+/// Pull streams as the settings want them, never from the cache: a lease that was seen is none.
+async fn pull_stream(
+    settings: &Settings,
+    store: CachedReads,
+    clock: &SharedClock,
+) -> Result<PullStream<CachedReads>, WiringError> {
+    let keys = stream_keys::open(settings.stream_keys.as_ref(), &store, clock).await?;
+    let usual = PullStreamSettings::default();
+    let days = settings.stream_retention_days as u64;
+    let wanted = PullStreamSettings {
+        region: settings.region.as_str().to_owned(),
+        hold: settings.stream_hold_ms,
+        lease: settings.stream_lease_ms,
+        token_life: settings.stream_token_ms,
+        retention: Ttl::from_secs(days * 24 * 60 * 60).unwrap_or(usual.retention),
+        look_every: usual.look_every.filter(|_| settings.storage.is_shared()),
+        ..usual
+    };
+    Ok(PullStream::new(store, Arc::clone(clock), keys, wanted)?)
 }
 
 /// The cache that the settings ask for. A store of one process needs none.

@@ -15,6 +15,7 @@ use wane::services::app_ttl::AppTtlError;
 use wane::services::apps::{App, AppName, Credential, Scope};
 
 use super::blobs::DELETE_SECRET;
+use super::institution::{Identity, Institution};
 use super::limiters::{Admitted, Counted};
 use super::path::{names_app, segments};
 use super::problem::{Code, Problem};
@@ -31,6 +32,8 @@ pub enum Access {
     OwnerOrHolder(Scope),
     /// A credential with this scope and of no application.
     System(Scope),
+    /// The institution in the path, by its certificate or by a credential that names it.
+    Institution,
 }
 
 /// The application that a request is for, and the key of it that was presented.
@@ -108,7 +111,16 @@ pub(super) async fn admit(
             parts.extensions.insert(OwnerOrHolder(app));
             Ok(admitted)
         }
-        Access::System(scope) => gate.as_system(scope, parts).await.map(|()| None),
+        Access::System(scope) => {
+            let credential = gate.as_system(scope, parts).await?;
+            parts.extensions.insert(credential);
+            Ok(None)
+        }
+        Access::Institution => {
+            let institution = gate.as_institution(parts).await?;
+            parts.extensions.insert(institution);
+            Ok(None)
+        }
     }
 }
 
@@ -172,10 +184,19 @@ impl Gate<'_> {
         Ok((found, None))
     }
 
-    async fn as_system(&self, scope: Scope, parts: &Parts) -> Result<(), Problem> {
+    async fn as_system(&self, scope: Scope, parts: &Parts) -> Result<Credential, Problem> {
         let credential = self.credential(parts).await?;
         let may = credential.app().is_none() && credential.scopes().contains(&scope);
-        if may { Ok(()) } else { Err(forbidden(scope)) }
+        if may { Ok(credential) } else { Err(forbidden(scope)) }
+    }
+
+    async fn as_institution(&self, parts: &Parts) -> Result<Institution, Problem> {
+        let identity = if self.services.wants_certificates {
+            Identity::of_certificate(parts.extensions.get())?
+        } else {
+            Identity::of_credential(&self.credential(parts).await?)?
+        };
+        identity.reader(parts, self.services).await
     }
 
     /// Answers as if nothing were there, after looking where nothing is. What could not be a key

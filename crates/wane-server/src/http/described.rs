@@ -54,6 +54,12 @@ pub(super) struct Resumable;
 /// What every endpoint of a device may answer, in the form of RFC 6749.
 pub(super) struct Refusals;
 
+/// What every call of a producer or a reader of a pull stream may answer.
+pub(super) struct OfInstitution;
+
+/// What a pull may answer: a batch or nothing.
+pub(super) struct Pulling;
+
 /// What every route may answer about the head of a request.
 pub(super) struct Fronting;
 
@@ -179,6 +185,41 @@ impl IntoResponses for Refusals {
             responses.insert(status.to_string(), RefOr::T(response));
         }
         responses
+    }
+}
+
+impl IntoResponses for OfInstitution {
+    fn responses() -> Responses {
+        let codes = [
+            Code::InvalidRequest,
+            Code::Unauthorized,
+            Code::InvalidToken,
+            Code::TokenExpired,
+            Code::TokenOutOfOrder,
+            Code::Forbidden,
+            Code::Gone,
+            Code::Limited,
+            Code::Unavailable,
+            Code::UnknownOutcome,
+        ];
+        let too_long = (StatusCode::URI_TOO_LONG, Code::TooLarge);
+        answers_with::<ProblemBody>(
+            codes.map(|code| (code.status(), code)).into_iter().chain([too_long]),
+        )
+    }
+}
+
+impl IntoResponses for Pulling {
+    fn responses() -> Responses {
+        let next = "`PI-Pull-Next` is where to ask for more, which acknowledges it";
+        let text = || ContentBuilder::new().build();
+        let batch = ResponseBuilder::new()
+            .description(format!("one message, or up to ten; {next}"))
+            .content("application/xml", text())
+            .content("multipart/mixed", text());
+        let nothing = ResponseBuilder::new().description(format!("no message came; {next}"));
+        let found = [("200", batch.build()), ("204", nothing.build())];
+        found.into_iter().map(|(status, answer)| (status.to_owned(), RefOr::T(answer))).collect()
     }
 }
 

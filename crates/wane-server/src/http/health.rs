@@ -43,6 +43,6 @@ pub(super) async fn readyz(State(services): State<Services>) -> Result<Json<Heal
     responses((status = 200, description = "the text format of Prometheus",
         content_type = "text/plain", body = String)))]
 pub(super) async fn metrics(State(services): State<Services>) -> Response {
-    let text = services.metrics_text();
+    let text = services.metrics_text().await;
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

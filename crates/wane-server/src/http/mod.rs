@@ -4,6 +4,7 @@
 //! every row; a row without an access does not compile. What matches no row is `absent`, what
 //! matches with another method is 405 with `Allow`.
 
+mod accepted;
 mod admin;
 mod app_ttl;
 mod blobs;
@@ -20,12 +21,14 @@ mod header;
 mod health;
 #[cfg(test)]
 mod hostile_input;
+mod institution;
 mod lasting;
 mod limiters;
 mod openapi;
 mod origin;
 mod path;
 mod problem;
+mod pull_stream;
 mod query;
 mod requests;
 mod sequences;
@@ -38,6 +41,7 @@ pub(crate) use limiters::Limiters;
 pub use openapi::document;
 pub(crate) use origin::Origin;
 pub use problem::{Code, Problem};
+pub(crate) use pull_stream::{MOST_ARRIVING, StreamMetrics};
 pub(crate) use requests::RequestMetrics;
 
 use std::collections::BTreeMap;
@@ -58,6 +62,7 @@ use self::device_auth::{
 use self::device_page::operator;
 use self::front::Fronted;
 use self::limiters::Counted;
+use self::pull_stream::operator as streams;
 use crate::wiring::Services;
 
 const READ: Access = Access::App(Scope::Read);
@@ -66,6 +71,7 @@ const WRITE_OR_SECRET: Access = Access::OwnerOrHolder(Scope::Write);
 const DEVICE: Access = Access::App(Scope::Device);
 const TRANSFER: Counted = Counted::Transfers;
 const ADMIN: Access = Access::System(Scope::Admin);
+const PRODUCE: Access = Access::System(Scope::Produce);
 
 /// A row of the table.
 #[derive(Clone)]
@@ -104,11 +110,24 @@ macro_rules! route {
 
 /// What the main listener serves.
 pub fn main_routes() -> Vec<Route> {
+    let served =
+        [of_the_server(), of_the_device_page(), of_applications(), of_devices(), of_institutions()];
+    served.into_iter().flatten().collect()
+}
+
+/// Whether it lives, and how it is used.
+fn of_the_server() -> Vec<Route> {
     vec![
         route!(GET "/livez", Access::Public, health::livez),
         route!(GET "/readyz", Access::Public, health::readyz),
         route!(GET "/api/openapi.json", Access::Public, openapi::json),
         route!(GET "/api/docs", Access::Public, openapi::page),
+    ]
+}
+
+/// The page where people link their devices.
+fn of_the_device_page() -> Vec<Route> {
+    vec![
         route!(GET "/device", Access::Public, device_page::show),
         route!(GET "/device/", Access::Public, device_page::show),
         route!(POST "/device", Access::Public, device_page::submit),
@@ -125,6 +144,12 @@ pub fn main_routes() -> Vec<Route> {
         route!(GET "/device/decide", Access::Public, device_page::confirm),
         route!(POST "/device/decide", Access::Public, device_page::decide),
         route!(GET "/device/done", Access::Public, device_page::done),
+    ]
+}
+
+/// What applications keep.
+fn of_applications() -> Vec<Route> {
+    vec![
         route!(GET "/api/v2/apps/{owner}/{app}/ttl", READ, app_ttl::scan),
         route!(GET "/api/v2/apps/{owner}/{app}/ttl/", READ, app_ttl::no_key),
         route!(POST "/api/v2/apps/{owner}/{app}/ttl/", WRITE, app_ttl::no_key),
@@ -165,6 +190,12 @@ pub fn main_routes() -> Vec<Route> {
         route!(POST "/api/v2/apps/{owner}/{app}/devices/deny", DEVICE, devices::deny),
         route!(GET "/api/v2/apps/{owner}/{app}/devices", DEVICE, devices::list),
         route!(DELETE "/api/v2/apps/{owner}/{app}/devices/{deviceId}", DEVICE, devices::unlink),
+    ]
+}
+
+/// Where devices log in.
+fn of_devices() -> Vec<Route> {
+    vec![
         route!(POST "/oauth/{owner}/{app}/device_authorization", Access::Public, authorization::device_authorization),
         route!(POST "/oauth/{owner}/{app}/token", Access::Public, token::token),
         route!(POST "/oauth/{owner}/{app}/introspect", Access::Public, introspection::introspect),
@@ -173,6 +204,16 @@ pub fn main_routes() -> Vec<Route> {
         route!(GET "/oauth/{owner}/{app}/.well-known/oauth-authorization-server", Access::Public, discovery::metadata_below),
         route!(POST "/login/device/code", Access::Public, github::device_code),
         route!(POST "/login/oauth/access_token", Access::Public, github::access_token),
+    ]
+}
+
+/// Messages to institutions.
+fn of_institutions() -> Vec<Route> {
+    vec![
+        route!(POST "/api/v1/in/{ispb}/msgs", PRODUCE, pull_stream::ingest),
+        route!(GET "/api/v1/out/{ispb}/stream/start", Access::Institution, pull_stream::start),
+        route!(GET "/api/v1/out/{ispb}/stream/{token}", Access::Institution, pull_stream::next),
+        route!(DELETE "/api/v1/out/{ispb}/stream/{token}", Access::Institution, pull_stream::end),
     ]
 }
 
@@ -197,6 +238,9 @@ pub fn admin_routes() -> Vec<Route> {
         route!(PUT "/api/v1/admin/apps/{owner}/{app}/sign-in", ADMIN, operator::set_sign_in),
         route!(GET "/api/v1/admin/apps/{owner}/{app}/sign-in", ADMIN, operator::show_sign_in),
         route!(DELETE "/api/v1/admin/apps/{owner}/{app}/sign-in", ADMIN, operator::remove_sign_in),
+        route!(GET "/api/v1/admin/streams/{ispb}", ADMIN, streams::status),
+        route!(GET "/api/v1/admin/policies/{ispb}", ADMIN, streams::show_policy),
+        route!(PUT "/api/v1/admin/policies/{ispb}", ADMIN, streams::set_policy),
     ]
 }
 

@@ -16,7 +16,8 @@ use super::device_auth::{
 };
 use super::device_page::operator;
 use super::problem::ProblemBody;
-use super::{admin, app_ttl, elections, health, sequences};
+use super::pull_stream::operator as streams;
+use super::{admin, app_ttl, elections, health, pull_stream, sequences};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -37,6 +38,8 @@ use super::{admin, app_ttl, elections, health, sequences};
         devices::approve, devices::deny, devices::list, devices::unlink,
         clients::register, clients::list, clients::rotate_secret, clients::remove,
         operator::set_sign_in, operator::show_sign_in, operator::remove_sign_in,
+        pull_stream::ingest, pull_stream::start, pull_stream::next, pull_stream::end,
+        streams::status, streams::show_policy, streams::set_policy,
     ),
     components(schemas(ProblemBody, RefusedBody, ContestedBody, OAuthErrorBody)),
     modifiers(&Bearer, &Names),

@@ -14,6 +14,7 @@ use wane::services::apps::AppsError;
 use wane::services::blobs::BlobsError;
 use wane::services::device_auth::DeviceAuthError;
 use wane::services::elections::ElectionsError;
+use wane::services::pull_stream::{PullStreamError, Refusal};
 use wane::services::sequences::SequencesError;
 use wane::store::StoreError;
 
@@ -32,6 +33,9 @@ pub enum Code {
     InvalidTtl,
     InvalidRequest,
     Unauthorized,
+    InvalidToken,
+    TokenExpired,
+    TokenOutOfOrder,
     Forbidden,
     Absent,
     Refused,
@@ -63,6 +67,15 @@ impl Code {
             }
             Self::Unauthorized => {
                 ("unauthorized", StatusCode::UNAUTHORIZED, "A valid credential is needed")
+            }
+            Self::InvalidToken => {
+                ("invalid_token", StatusCode::UNAUTHORIZED, "The token is not valid")
+            }
+            Self::TokenExpired => {
+                ("token_expired", StatusCode::UNAUTHORIZED, "The token has expired")
+            }
+            Self::TokenOutOfOrder => {
+                ("token_out_of_order", StatusCode::BAD_REQUEST, "The token is out of order")
             }
             Self::Forbidden => {
                 ("forbidden", StatusCode::FORBIDDEN, "The credential does not allow this")
@@ -368,6 +381,47 @@ impl From<DeviceAuthError> for Problem {
             DeviceAuthError::Contended | _ => Code::Unavailable,
         };
         Self::new(code, error.to_string())
+    }
+}
+
+impl From<PullStreamError> for Problem {
+    fn from(error: PullStreamError) -> Self {
+        let code = match error {
+            PullStreamError::Store(error) => return error.into(),
+            PullStreamError::Refused(refusal) => return refusal.into(),
+            PullStreamError::Invalid { .. } => Code::InvalidRequest,
+            PullStreamError::BrokenChain { .. } => {
+                tracing::error!(%error, "the audit of a pull stream is damaged");
+                return Self::new(Code::Unavailable, "the audit is damaged; tell the operator");
+            }
+            PullStreamError::Busy | PullStreamError::Contended | _ => Code::Unavailable,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let code = match refusal {
+            Refusal::Tampered => Code::InvalidToken,
+            Refusal::Expired => Code::TokenExpired,
+            Refusal::Foreign => Code::Forbidden,
+            Refusal::OutOfOrder => Code::TokenOutOfOrder,
+            Refusal::Ahead => {
+                tracing::error!("a token is ahead of its stream; was the store set back?");
+                Code::TokenOutOfOrder
+            }
+            Refusal::TooManyReaders { retry_after } => {
+                let seconds = retry_after.as_millis().div_ceil(1_000) as u64;
+                return Self::limited(refusal.to_string(), seconds);
+            }
+            Refusal::Gone => Code::Gone,
+            other => {
+                tracing::error!(%other, "a refusal without a mapping");
+                Code::Unavailable
+            }
+        };
+        Self::new(code, refusal.to_string())
     }
 }
 

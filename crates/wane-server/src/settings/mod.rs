@@ -35,7 +35,7 @@ pub use sources::{CLIENT_VARIABLES, ServeFlags};
 pub use store::SPREAD;
 pub use value::{
     DevUsers, Hosts, LogFilter, LogFormat, Networks, PublicUrl, RedisUrl, Region, Secret, Storage,
-    TableName, Word,
+    StreamKeys, TableName, Word,
 };
 
 use setting::Initial::{Is, Unset};
@@ -145,6 +145,21 @@ setting::settings! {
 
     /// People who sign in at /device by a password, while developing. Only on loopback.
     dev_users: Option<DevUsers> = Unset("nobody; applications say who signs in where");
+
+    /// How long a pull waits for a message.
+    stream_hold_ms: Duration = Is("5000"), within 0..=LONGEST_MS;
+
+    /// How long a reader of a pull stream has its slot without a call; longer than the hold.
+    stream_lease_ms: Duration = Is("30000"), within 2..=LONGEST_MS;
+
+    /// How long a token of a pull stream is good without being used; longer than the lease.
+    stream_token_ms: Duration = Is("300000"), within 2..=86_400_000;
+
+    /// How long messages of pull streams are kept, unless the institution has a policy.
+    stream_retention_days: usize = Is("30"), within 1..=365;
+
+    /// The keys that sign tokens: file:PATH, or KID:BASE64 and with a comma the one before.
+    stream_keys: Option<StreamKeys> = Unset("kept in the store, changed every 90 days");
 
     /// How log lines are written: for people or for programs.
     log_format: LogFormat = Is("text");

@@ -79,6 +79,13 @@ pub enum Problem {
     )]
     ExposedUsers { reason: String },
 
+    /// The times of pull streams are not in order.
+    #[error(
+        "stream_hold_ms is {hold}, stream_lease_ms is {lease} and stream_token_ms is {token}; give a \
+         hold that is shorter than the lease, and a lease that is shorter than the token"
+    )]
+    UntimelyStream { hold: u128, lease: u128, token: u128 },
+
     /// Two ports at one address.
     #[error("listen and admin_listen are both {address}; give each a port of its own")]
     SameAddress { address: SocketAddr },

@@ -11,6 +11,7 @@ pub fn broken_rules(settings: &Settings) -> Vec<Problem> {
     broken.extend(exposed_ports(settings));
     broken.extend(same_address(settings));
     broken.extend(exposed_users(settings));
+    broken.extend(untimely_stream(settings));
     broken
 }
 
@@ -60,4 +61,15 @@ fn exposed_users(settings: &Settings) -> Option<Problem> {
         return None;
     };
     Some(Problem::ExposedUsers { reason })
+}
+
+/// A held reader must keep its lease, and a lease must end before its token does.
+fn untimely_stream(settings: &Settings) -> Option<Problem> {
+    let Settings { stream_hold_ms, stream_lease_ms, stream_token_ms, .. } = settings;
+    let in_order = stream_hold_ms < stream_lease_ms && stream_lease_ms < stream_token_ms;
+    (!in_order).then_some(Problem::UntimelyStream {
+        hold: stream_hold_ms.as_millis(),
+        lease: stream_lease_ms.as_millis(),
+        token: stream_token_ms.as_millis(),
+    })
 }

@@ -127,6 +127,7 @@ fn each_setting_comes_from_file_environment_and_flag() {
             ("trusted_proxies", _) => "10.0.0.1",
             ("dev_users", _) => "alice:wonderland",
             ("user_code_letters", _) => "12",
+            ("stream_keys", _) => "file:/keys",
             ("verification_uri_complete", _) => "false",
             (_, Form::Text) => "other",
             (_, Form::Number) => "7",
@@ -404,6 +405,11 @@ fn printed_settings_given_back_are_the_same_settings() {
         "--verification-uri-complete=false",
         "--github-aliases",
         "--trusted-proxies=10.0.0.1, ::1",
+        "--stream-hold-ms=1",
+        "--stream-lease-ms=2",
+        "--stream-token-ms=3",
+        "--stream-retention-days=90",
+        "--stream-keys=file:/keys",
         "--log-format=json",
         "--log-filter=warn,wane=debug",
     ];
@@ -415,7 +421,12 @@ fn printed_settings_given_back_are_the_same_settings() {
         let loaded = from_flags(arguments).expect("legal");
         let again = from_file(&loaded.print_settings()).expect("printed settings are legal");
         // Passwords are not printed, and a file without them has none.
-        let expected = Settings { cassandra_password: None, dev_users: None, ..loaded.settings };
+        let expected = Settings {
+            cassandra_password: None,
+            dev_users: None,
+            stream_keys: None,
+            ..loaded.settings
+        };
         assert_eq!(again.settings, expected);
     }
 }
@@ -436,7 +447,7 @@ fn printed_settings_tell_reason_unit_origin_and_what_is_not_set() {
 #[test]
 fn secrets_are_neither_printed_nor_repeated_in_errors() {
     let text = "twenty-characters-or-more".to_owned();
-    for name in ["cassandra_password", "redis_url", "dev_users"] {
+    for name in ["cassandra_password", "redis_url", "dev_users", "stream_keys"] {
         let secret = Setting::named(name).expect("there is such a setting");
         let printed = printed::paragraph(secret, Some(&text), &Origin::Default);
         assert!(!printed.contains(&text), "{printed}");
@@ -538,4 +549,16 @@ fn manual_table() -> String {
     };
     let rows: String = SETTINGS.iter().map(row).collect();
     format!("| setting | environment | default | legal | why |\n|---|---|---|---|---|\n{rows}")
+}
+
+#[test]
+fn a_hold_is_shorter_than_a_lease_and_a_lease_than_a_token() {
+    for arguments in [
+        ["--stream-hold-ms=30000", "--stream-lease-ms=30000"],
+        ["--stream-lease-ms=300000", "--stream-token-ms=300000"],
+    ] {
+        let said = from_flags(&arguments).expect_err("not in order").to_string();
+        assert!(said.contains("shorter than the lease"), "{said}");
+    }
+    from_flags(&["--stream-hold-ms=60000", "--stream-lease-ms=60001"]).expect("in order");
 }

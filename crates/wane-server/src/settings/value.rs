@@ -189,6 +189,12 @@ text! {
     })), secret true
 }
 
+text! {
+    /// Keys that sign tokens, or the file that holds them.
+    StreamKeys, "KEYS", "file:PATH, or KID:BASE64 with 32 bytes or more, and with a comma the key before",
+    crate::stream_keys::is_legal, secret true
+}
+
 impl DevUsers {
     /// The password of the person of this name.
     #[must_use]

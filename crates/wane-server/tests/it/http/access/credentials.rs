@@ -13,6 +13,9 @@ use crate::http::conversation::{Conversation, Request};
 /// Addresses that were asked from.
 static ADDRESSES: AtomicU32 = AtomicU32::new(1);
 
+/// The institution whose stream is asked for.
+pub(super) const INSTITUTION: &str = "12345678";
+
 /// What is known of who asks, apart from what they ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Standing {
@@ -262,10 +265,15 @@ impl Cast {
         }
         let owner = Standing::AppKey { own: true, scopes: all.to_vec() };
         add("own key", &own.key, owner, &own);
+        let pull = |ispb: &str| format!(r#"{{"scopes":["pull"],"ispb":"{ispb}"}}"#);
+        let of_another = site.administer("POST", "/api/v1/admin/credentials", &pull("87654321"));
+        let of_another = of_another.json()["key"].as_str().unwrap().to_owned();
+        // Among the paths here there is none that it opens.
+        add("another institution", &of_another, Standing::System { scopes: vec![] }, &own);
         for (name, body, scope) in [
             ("system read", r#"{"scopes":["read"]}"#, Scope::Read),
             ("system produce", r#"{"scopes":["produce"]}"#, Scope::Produce),
-            ("system pull", r#"{"scopes":["pull"],"ispb":"12345678"}"#, Scope::Pull),
+            ("system pull", &pull(INSTITUTION), Scope::Pull),
         ] {
             let made = site.administer("POST", "/api/v1/admin/credentials", body);
             assert_eq!(made.status, 201, "{}", made.body);

@@ -71,7 +71,7 @@ fn every_route_lets_in_those_it_names_and_nobody_else() {
 #[test]
 fn a_table_that_lets_in_too_many_is_noticed() {
     let forged = forged::Forged::serve(|access| match access {
-        Access::Public | Access::System(_) => Access::Public,
+        Access::Public | Access::System(_) | Access::Institution => Access::Public,
         Access::App(_) => Access::App(wane::services::apps::Scope::Read),
         Access::OwnerOrHolder(_) => Access::OwnerOrHolder(wane::services::apps::Scope::Read),
     });
@@ -94,7 +94,7 @@ fn nobody_is_expected_to_be_let_in_without_a_reason() {
     use wane::services::apps::Scope;
     let of_apps = Scope::ALL.map(Access::App).into_iter();
     let of_apps = of_apps.chain(Scope::ALL.map(Access::OwnerOrHolder));
-    let accesses = of_apps.chain(Scope::ALL.map(Access::System));
+    let accesses = of_apps.chain(Scope::ALL.map(Access::System)).chain([Access::Institution]);
     for access in accesses {
         assert_eq!(expected(access, &Standing::Nobody), Expected::Unauthorized);
         assert!(Expected::Unauthorized.violation(200, 200).is_some());
@@ -109,6 +109,7 @@ fn nobody_is_expected_to_be_let_in_without_a_reason() {
                         Standing::AppKey { own, .. },
                     ) => *own && wanted == scope,
                     (Access::System(wanted), Standing::System { .. }) => wanted == scope,
+                    (Access::Institution, Standing::System { .. }) => scope == Scope::Pull,
                     _ => false,
                 };
                 let expected = expected(access, &standing);

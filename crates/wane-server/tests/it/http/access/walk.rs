@@ -1,8 +1,9 @@
 //! The walk: each route, asked by each kind of caller, and what is wrong with the answers.
 
+use wane::services::apps::Scope;
 use wane_server::http::{Access, Route};
 
-use super::credentials::{Cast, Kind, Standing};
+use super::credentials::{Cast, INSTITUTION, Kind, Standing};
 use super::{Site, listeners};
 use crate::http::conversation::{Conversation, Request};
 
@@ -20,7 +21,7 @@ pub(super) fn expected(access: Access, standing: &Standing) -> Expected {
     // Nobody here has the secret of anything.
     let access = match access {
         Access::OwnerOrHolder(scope) => Access::App(scope),
-        Access::Public | Access::App(_) | Access::System(_) => access,
+        Access::Public | Access::App(_) | Access::System(_) | Access::Institution => access,
     };
     match (access, standing) {
         (Access::Public, _) => Expected::LetIn,
@@ -36,7 +37,10 @@ pub(super) fn expected(access: Access, standing: &Standing) -> Expected {
         (Access::System(scope), Standing::System { scopes }) if scopes.contains(&scope) => {
             Expected::LetIn
         }
-        (Access::System(_), _) => Expected::Forbidden,
+        (Access::Institution, Standing::System { scopes }) if scopes.contains(&Scope::Pull) => {
+            Expected::LetIn
+        }
+        (Access::System(_) | Access::Institution, _) => Expected::Forbidden,
     }
 }
 
@@ -135,6 +139,15 @@ const CALLS: &[(&str, &str, &str, u16)] = &[
     ("PUT", "/api/v1/admin/apps/{owner}/{app}/sign-in", SIGN_IN, 200),
     ("GET", "/api/v1/admin/apps/{owner}/{app}/sign-in", "", 200),
     ("DELETE", "/api/v1/admin/apps/{owner}/{app}/sign-in", "", 204),
+    // What is sent there is JSON.
+    ("POST", "/api/v1/in/{ispb}/msgs", "{}", 415),
+    ("GET", "/api/v1/out/{ispb}/stream/start", "", 204),
+    // Whoever is let in has a token that is none.
+    ("GET", "/api/v1/out/{ispb}/stream/{token}", "", 401),
+    ("DELETE", "/api/v1/out/{ispb}/stream/{token}", "", 401),
+    ("GET", "/api/v1/admin/streams/{ispb}", "", 200),
+    ("GET", "/api/v1/admin/policies/{ispb}", "", 200),
+    ("PUT", "/api/v1/admin/policies/{ispb}", r#"{"maxReaders":6}"#, 200),
     // Pages for everybody, who is sent to the first one without a code, and forms that are none.
     ("GET", "/device", "", 200),
     ("GET", "/device/", "", 200),
@@ -194,6 +207,8 @@ pub(super) fn call(route: &Route, kind: &Kind) -> Call {
         .replace("{name}", &name)
         .replace("{id}", id)
         .replace("{wsid}", "7")
+        .replace("{ispb}", INSTITUTION)
+        .replace("{token}", "e30.e30.e30")
         .replace("{suuid}", &suuid);
     let path =
         path.replace("{deviceId}", &held.device).replace("{clientId}", &kind.target.client());
@@ -217,8 +232,11 @@ pub(super) fn walk(site: &Site, cast: &Cast) -> Vec<String> {
             for route in &listener.routes {
                 let Call { request, success } = call(route, kind);
                 let head = Request { method: "HEAD".into(), ..request.clone() };
-                let calls = [Some(request), (route.method == "GET").then_some(head)];
-                for request in calls.into_iter().flatten() {
+                // A pull has effects.
+                let is_pull = route.access == Access::Institution;
+                let head = (head, if is_pull { 405 } else { success });
+                let calls = [Some((request, success)), (route.method == "GET").then_some(head)];
+                for (request, success) in calls.into_iter().flatten() {
                     let expected = expected(route.access, &kind.standing);
                     let before = seen.take().unwrap_or_else(|| observer.picture(cast));
                     // A body that nobody reads, or a watch, ends the connection.
@@ -269,7 +287,11 @@ impl Observer {
         let apps = Request::new("GET", "/api/v1/admin/apps").key(&self.admin_key);
         let apps = self.admin.ask(&apps);
         assert_eq!(apps.status, 200, "{}", apps.body);
+        let stream = format!("/api/v1/admin/streams/{INSTITUTION}");
+        let mut stream = self.admin.ask(&Request::new("GET", &stream).key(&self.admin_key)).json();
+        // It grows by itself.
+        stream["lagMillis"].take();
         let listings = cast.targets.iter().map(|target| target.listing(&mut self.main));
-        listings.chain([apps.body]).collect()
+        listings.chain([apps.body, stream.to_string()]).collect()
     }
 }
