@@ -303,6 +303,9 @@ const EXPECTED: [(&str, &str); 2] =
     [("expectedValue", "string"), ("expectedValueBase64", "string")];
 const NEW: [(&str, &str); 2] = [("newValue", "string"), ("newValueBase64", "string")];
 
+/// Where people sign in, of which one is given.
+const SIGN_IN: [(&str, &str); 2] = [("oidc", "object"), ("assertion", "object")];
+
 /// The fields of a life, of which one is given.
 const LIFE: [(&str, &str); 2] = [("ttlSeconds", "integer"), ("ttlMillis", "integer")];
 
@@ -320,6 +323,7 @@ pub(super) fn add_rules(document: &mut Json) {
         {"allOf": [one_of(&VALUE), none_of(&EXPECTED), none_of(&NEW), lives]},
         {"allOf": [none_of(&VALUE), one_of(&EXPECTED), one_of(&NEW), {"oneOf": [lives, keeps]}]},
     ]);
+    schemas["SignInBody"]["oneOf"] = one_of(&SIGN_IN)["oneOf"].clone();
     let pull = json!({"contains": {"const": "pull"}});
     schemas["CredentialBody"]["oneOf"] = json!([
         {"required": ["ispb"], "properties": {"scopes": pull, "ispb": {"type": "string"}}},

@@ -369,7 +369,7 @@ impl From<DeviceAuthError> for Problem {
                 Code::InvalidRequest
             }
             DeviceAuthError::InvalidClient => Code::Unauthorized,
-            DeviceAuthError::ClientExists => Code::Refused,
+            DeviceAuthError::ClientExists | DeviceAuthError::PublicClient => Code::Refused,
             DeviceAuthError::Limited { retry_after, .. } => {
                 let seconds = retry_after.as_millis().div_ceil(1_000) as u64;
                 return Self::limited(error.to_string(), seconds);

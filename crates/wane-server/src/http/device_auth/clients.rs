@@ -29,22 +29,27 @@ pub(in crate::http) struct ClientBody {
     #[schema(min_length = 1, max_length = 128, pattern = "^[ -~]+$")]
     name: String,
     /// Its id; drawn where it is left out. Unique across applications.
-    #[schema(pattern = "^[A-Za-z0-9._-]{1,64}$", nullable = false)]
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
     client_id: Option<String>,
     /// Whether it can keep a secret. A device that people hold in their hands cannot.
     #[serde(default)]
     confidential: bool,
     /// What it may ask for, and gets where it asks for nothing.
     #[serde(default)]
-    #[schema(max_items = 64)]
+    #[schema(max_items = 64, value_type = HashSet<ScopeName>)]
     scopes: Vec<String>,
     /// How long its codes live; 900 where it is left out.
-    #[schema(value_type = Option<u64>, minimum = 60, maximum = 1_800, nullable = false)]
+    #[schema(value_type = Option<u64>, minimum = 60, maximum = 1_800)]
     code_life_seconds: Option<Number>,
     /// How long its tokens live; 180 days where it is left out.
-    #[schema(value_type = Option<u64>, minimum = 60, maximum = 31_104_000, nullable = false)]
+    #[schema(value_type = Option<u64>, minimum = 60, maximum = 31_104_000)]
     token_life_seconds: Option<Number>,
 }
+
+/// 1 to 128 visible characters of ASCII, without quotes and backslashes.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(pattern = r"^[!#-\[\]-~]{1,128}$")]
+struct ScopeName(String);
 
 /// A client that was registered.
 #[derive(Serialize, ToSchema)]
@@ -136,7 +141,7 @@ impl From<ClientInfo> for ClientInfoBody {
 /// Lists the clients of an application.
 #[utoipa::path(get, path = "/api/v1/admin/apps/{owner}/{app}/oauth-clients", tag = "admin",
     params(("owner" = String, Path), ("app" = String, Path),
-        ("after" = Option<String>, Query, nullable = false, pattern = "^[A-Za-z0-9._-]{1,64}$",
+        ("after" = Option<String>, Query, nullable = false, pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
             description = "`next` of the page before"),
         ("limit" = Option<u16>, Query, nullable = false, minimum = 1, maximum = 1000)),
     responses((status = 200, description = "a page of clients", body = ClientsBody), OfSystem))]
@@ -158,8 +163,9 @@ pub(in crate::http) async fn list(
 
 /// Gives a confidential client another secret; the one before is wrong from now on.
 #[utoipa::path(post, path = "/api/v1/admin/apps/{owner}/{app}/oauth-clients/{clientId}/secret",
-    tag = "admin", params(("owner" = String, Path), ("app" = String, Path), ("clientId" = String, Path)),
-    responses((status = 200, description = "the new secret", body = RegisteredBody), OfSystem))]
+    tag = "admin", params(("owner" = String, Path), ("app" = String, Path), ("clientId" = String, Path, pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")),
+    responses((status = 200, description = "the new secret", body = RegisteredBody),
+        OfSystem, Making))]
 pub(in crate::http) async fn rotate_secret(
     State(services): State<Services>,
     path: Result<Path<(String, String, String)>, axum::extract::rejection::PathRejection>,
@@ -176,7 +182,7 @@ pub(in crate::http) async fn rotate_secret(
 /// Removes a client: it starts nothing any more and can redeem nothing, and the tokens of devices that
 /// it linked are not good any more.
 #[utoipa::path(delete, path = "/api/v1/admin/apps/{owner}/{app}/oauth-clients/{clientId}",
-    tag = "admin", params(("owner" = String, Path), ("app" = String, Path), ("clientId" = String, Path)),
+    tag = "admin", params(("owner" = String, Path), ("app" = String, Path), ("clientId" = String, Path, pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")),
     responses((status = 204, description = "it was removed"), OfSystem))]
 pub(in crate::http) async fn remove(
     State(services): State<Services>,

@@ -110,6 +110,7 @@ impl From<DeviceAuthError> for Refusal {
                 Self::later(StatusCode::TOO_MANY_REQUESTS, description, seconds)
             }
             error @ (DeviceAuthError::ClientExists
+            | DeviceAuthError::PublicClient
             | DeviceAuthError::Contended
             | DeviceAuthError::Broken { .. }
             | DeviceAuthError::Store(_)

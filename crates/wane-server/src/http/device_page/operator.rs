@@ -26,10 +26,8 @@ type AppPath = Result<Path<(String, String)>, PathRejection>;
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct SignInBody {
     /// At an OpenID Connect issuer.
-    #[schema(nullable = false)]
     oidc: Option<OidcBody>,
     /// At the application's own page, which hands people back with a signed assertion.
-    #[schema(nullable = false)]
     assertion: Option<AssertionBody>,
 }
 
@@ -38,12 +36,16 @@ pub(in crate::http) struct SignInBody {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct OidcBody {
     /// Its URL: https, or of this machine.
-    #[schema(min_length = 1, max_length = 1_024)]
+    #[schema(
+        min_length = 1,
+        max_length = 1_024,
+        pattern = r"^https://[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?(/[A-Za-z0-9._~-]{0,100})?$"
+    )]
     issuer: String,
-    #[schema(min_length = 1, max_length = 1_024)]
+    #[schema(min_length = 1, max_length = 1_024, pattern = "^[ -~]+$")]
     client_id: String,
     /// Left out for a public client.
-    #[schema(min_length = 1, max_length = 1_024, nullable = false)]
+    #[schema(min_length = 1, max_length = 1_024, pattern = "^[ -~]+$")]
     client_secret: Option<String>,
 }
 
@@ -58,7 +60,11 @@ impl std::fmt::Debug for OidcBody {
 #[serde(deny_unknown_fields)]
 struct AssertionBody {
     /// Its URL: https, or of this machine.
-    #[schema(min_length = 1, max_length = 1_024)]
+    #[schema(
+        min_length = 1,
+        max_length = 1_024,
+        pattern = r"^https://[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?(/[A-Za-z0-9._~-]{0,100})?$"
+    )]
     url: String,
 }
 

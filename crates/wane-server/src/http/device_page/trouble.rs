@@ -31,6 +31,7 @@ impl From<DeviceAuthError> for Trouble {
             | DeviceAuthError::InvalidClient
             | DeviceAuthError::InvalidScope { .. }
             | DeviceAuthError::ClientExists
+            | DeviceAuthError::PublicClient
             | _ => {
                 tracing::warn!(%error, "the page of device login cannot answer");
                 Self::Away

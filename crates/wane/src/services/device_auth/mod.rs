@@ -140,6 +140,10 @@ pub enum DeviceAuthError {
     #[error("the client id is taken; choose another one")]
     ClientExists,
 
+    /// The client has no secret, and never will.
+    #[error("the client is public; register a confidential one to have a secret")]
+    PublicClient,
+
     /// Too much of something. Wait, and try again.
     #[error("too many {what}; try again in {} s", retry_after.as_millis().div_ceil(1_000))]
     Limited { what: &'static str, retry_after: Duration },

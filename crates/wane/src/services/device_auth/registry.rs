@@ -154,8 +154,7 @@ impl<S: Store> AppDeviceAuth<S> {
     ) -> Result<Option<ClientSecret>, DeviceAuthError> {
         let Some((record, stored)) = self.stored(id).await? else { return Ok(None) };
         if stored.secret_sha256.is_none() {
-            let reason = "the client is public; register a confidential one to have a secret";
-            return Err(DeviceAuthError::Invalid { field: "clientId", reason: reason.into() });
+            return Err(DeviceAuthError::PublicClient);
         }
         let secret = ClientSecret::draw(&*self.shared.clock);
         let secret_sha256 = Some(secret_hash(secret.reveal()));

@@ -164,7 +164,7 @@ async fn another_secret_replaces_the_one_before_and_nothing_else() {
     assert!(theirs.is_none(), "another application's looks absent");
     assert!(setup.app.rotate_secret(&id("nobody")).await.unwrap().is_none());
     let public = setup.app.rotate_secret(&id("tv")).await;
-    assert!(matches!(public, Err(DeviceAuthError::Invalid { field: "clientId", .. })));
+    assert!(matches!(public, Err(DeviceAuthError::PublicClient)));
 }
 
 #[tokio::test]

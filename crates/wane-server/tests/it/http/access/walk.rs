@@ -134,7 +134,7 @@ const CALLS: &[(&str, &str, &str, u16)] = &[
     ("POST", "/api/v1/admin/oauth-clients", r#"{"owner":"{owner}","app":"app","name":"made"}"#, 201),
     ("GET", "/api/v1/admin/apps/{owner}/{app}/oauth-clients", "", 200),
     // A public client has no secret.
-    ("POST", "/api/v1/admin/apps/{owner}/{app}/oauth-clients/{clientId}/secret", "", 400),
+    ("POST", "/api/v1/admin/apps/{owner}/{app}/oauth-clients/{clientId}/secret", "", 409),
     ("DELETE", "/api/v1/admin/apps/{owner}/{app}/oauth-clients/{clientId}", "", 204),
     ("PUT", "/api/v1/admin/apps/{owner}/{app}/sign-in", SIGN_IN, 200),
     ("GET", "/api/v1/admin/apps/{owner}/{app}/sign-in", "", 200),
