@@ -9,6 +9,8 @@ mod faults;
 mod holding;
 mod invariants;
 mod keeping;
+mod metered;
+mod quirks;
 mod races;
 mod simulation;
 mod tripped;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::AuditEntry;
 use super::chain::{ChainRow, ROWS_PER_RANGE, RowHash, row_key};
 use crate::services::pull_stream::PullStreamError;
-use crate::services::pull_stream::log::Place;
+use crate::services::pull_stream::log::{Place, first_rows};
 use crate::services::pull_stream::record::Riding;
 use crate::store::{ClusteringRange, PageLimit, Store, StoreError};
 
@@ -120,6 +120,6 @@ async fn page<S: Store>(
     let key = row_key(place, chain, from)?;
     let partition = place.audit_partition(chain.letter(), from / ROWS_PER_RANGE)?;
     let range = ClusteringRange::new(key.clustering().to_vec(), Vec::new())?;
-    let page = store.read(&partition, &range, PageLimit::new(128)?).await?;
+    let page = first_rows(store, &partition, range, PageLimit::new(128)?).await?;
     page.rows.iter().map(|row| ChainRow::read(&row.key, &row.record.value)).collect()
 }

@@ -19,7 +19,7 @@ mod window;
 pub(super) use appending::{Ingest, attend};
 pub(super) use row::SealedRow;
 pub(super) use tail::{Tail, tail_key};
-pub(super) use window::{Demand, Window, read_rows};
+pub(super) use window::{Demand, Window, first_rows, read_rows};
 
 use super::Ispb;
 use crate::store::{Key, Keyspace, Partition, StoreError};

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use super::{Place, ROWS_PER_RANGE, SealedRow, range_of_row};
 use crate::services::pull_stream::message::MAX_BATCH;
 use crate::services::pull_stream::record::{Position, State, Supply};
-use crate::store::{ClusteringRange, Key, PageLimit, Store, StoreError, Timestamp};
+use crate::store::{
+    ClusteringRange, Key, Page, PageLimit, Partition, Store, StoreError, Timestamp,
+};
 
 /// The most rows that are read at a time.
 const MOST_ROWS: usize = 64;
@@ -123,7 +125,7 @@ impl Window {
         let range = range_of_row(self.end);
         let from = ClusteringRange::new(self.end.to_be_bytes().to_vec(), Vec::new())?;
         let partition = place.log_partition(range)?;
-        let page = store.read(&partition, &from, self.page_limit(demand)?).await?;
+        let page = first_rows(store, &partition, from, self.page_limit(demand)?).await?;
         let is_last = page.rest.is_none();
         for row in page.rows {
             let number = sequence(&row.key)?;
@@ -164,6 +166,22 @@ impl Window {
             self.rows.values().next_back().map_or(MAX_BATCH, |row| usize::from(row.count()));
         let missing = demand.messages.saturating_sub(self.messages_from(demand.state.head));
         PageLimit::new((missing / per_row.max(1) + 1).clamp(1, MOST_ROWS))
+    }
+}
+
+/// The first page of a range that has rows, or the last one: a page may be empty before either.
+pub(in super::super) async fn first_rows<S: Store>(
+    store: &S,
+    partition: &Partition,
+    mut range: ClusteringRange,
+    limit: PageLimit,
+) -> Result<Page, StoreError> {
+    loop {
+        let page = store.read(partition, &range, limit).await?;
+        match page.rest {
+            Some(rest) if page.rows.is_empty() => range = rest,
+            Some(_) | None => return Ok(page),
+        }
     }
 }
 
