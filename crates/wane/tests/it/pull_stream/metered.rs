@@ -2,12 +2,15 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use wane::store::{
     ClusteringRange, Fence, Key, Keyspace, Outcome, Page, PageLimit, Partition, Record, Remaining,
     ScanPage, Store, StoreError, Write,
 };
+
+use crate::simulation::machine::true_sleep;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Op {
@@ -26,6 +29,8 @@ pub(super) enum Quirk {
     None,
     /// Every range begins with a page that has no rows and says where to go on.
     EmptyPages,
+    /// Such calls take effect at once, and are answered so much later.
+    Slow(Op, Keyspace, Duration),
 }
 
 #[derive(Debug, Clone)]
@@ -54,7 +59,15 @@ impl<S: Store> Metered<S> {
     ) -> Result<T, StoreError> {
         let keyspace = Keyspace::of(partition).expect("a partition of ours");
         *self.calls.lock().entry((op, keyspace)).or_default() += 1;
-        request.await
+        let quirk = *self.quirk.lock();
+        match quirk {
+            Quirk::Slow(slow, at, by) if (slow, at) == (op, keyspace) => {
+                let answer = request.await;
+                true_sleep(by).await;
+                answer
+            }
+            Quirk::None | Quirk::EmptyPages | Quirk::Slow(..) => request.await,
+        }
     }
 }
 

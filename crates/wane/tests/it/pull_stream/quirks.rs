@@ -1,9 +1,11 @@
 //! Stores that are within their contract and yet unlike the one in memory: pages without rows, answers
 //! that come late, calls that fail while somebody waits.
 
-use super::metered::{Metered, Quirk};
+use super::metered::{Metered, Op, Quirk};
 use super::*;
-use wane::services::pull_stream::Chain;
+use crate::gated::{Gate, GatedStore};
+use wane::services::pull_stream::{Chain, Policy};
+use wane::store::{Keyspace, StoreError, Ttl};
 
 type Node = PullStream<Metered<InnerStore>>;
 
@@ -28,4 +30,73 @@ async fn pages_without_rows_are_gone_beyond() {
     assert!(!page.entries.is_empty());
     let check = node.verify_audit(ispb(), Chain::Transitions).await.unwrap();
     assert_eq!(check.entries, page.entries.len() as u64);
+}
+
+/// An insert takes effect at once and is answered late, and its message is read meanwhile: what the
+/// producer is told, and what readers are given after that.
+async fn answered_late(
+    by: Duration,
+    is_acknowledged: bool,
+) -> (Result<(), PullStreamError>, Pulled) {
+    let setup = setup();
+    let (store, node) = metered(&setup);
+    let other = setup.node();
+    store.set(Quirk::Slow(Op::Insert, Keyspace::PullStreamLog, by));
+    let producing = tokio::spawn(async move { node.ingest(ispb(), batch([1])).await.map(drop) });
+    true_sleep(SECOND).await;
+    let mut pulled = other.start(ispb(), &many()).await.expect("nothing fails here");
+    assert_eq!(ids(&pulled).len(), 1, "it is in the log already");
+    let began = setup.machine.elapsed();
+    while setup.machine.elapsed() < began + by {
+        if is_acknowledged {
+            pulled = other.next(ispb(), &pulled.next, &many()).await.expect("nothing fails here");
+            assert_eq!(pulled.batch, None);
+        } else {
+            true_sleep(SECOND).await;
+        }
+    }
+    let told = producing.await.expect("no task panics");
+    (told, other.next(ispb(), &pulled.next, &many()).await.expect("nothing fails here"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_whose_insert_was_answered_late_is_not_inserted_twice() {
+    for by in [15, 25] {
+        for is_acknowledged in [true, false] {
+            let (told, after) = answered_late(SECOND * by, is_acknowledged).await;
+            told.unwrap();
+            assert_eq!(after.batch, None, "{by} s, acknowledged: {is_acknowledged}");
+        }
+    }
+    // So late, it cannot be told from a place that was used before; but nothing comes twice.
+    let (told, after) = answered_late(SECOND * 60, true).await;
+    assert!(matches!(told, Err(PullStreamError::Store(StoreError::Unknown { .. }))), "{told:?}");
+    assert_eq!(after.batch, None);
+    let (told, after) = answered_late(SECOND * 60, false).await;
+    told.unwrap();
+    assert_eq!(after.batch, None, "held by a reader, it was not passed over");
+}
+
+/// The place that an insert was sent to was used by another node, read, and has expired by the time
+/// that it is applied: nobody will look there.
+#[tokio::test(start_paused = true)]
+async fn an_insert_behind_the_head_is_not_told_to_have_succeeded() {
+    let setup = setup();
+    let store = GatedStore::new(setup.store.clone());
+    let (node, other) =
+        (setup.node_over(store.clone(), PullStreamSettings::default()), setup.node());
+    let policy = Policy { retention: Ttl::from_secs(60).unwrap(), max_readers: 6 };
+    other.set_policy(ispb(), policy, &Client::default()).await.unwrap();
+    store.set(Gate::HoldBefore);
+    let late = tokio::spawn(async move { node.ingest(ispb(), batch([1])).await });
+    true_sleep(SECOND).await;
+    other.ingest(ispb(), batch([2])).await.unwrap();
+    assert_eq!(drain(&other).await.len(), 1);
+    true_sleep(SECOND * 61).await;
+    setup.store_clock.advance(SECOND * 61);
+    store.set(Gate::Open);
+    let told = late.await.unwrap();
+    assert!(matches!(told, Err(PullStreamError::Store(StoreError::Unknown { .. }))), "{told:?}");
+    let after = other.ingest(ispb(), batch([3])).await.unwrap();
+    assert_eq!(drain(&other).await.into_keys().collect::<Vec<_>>(), after);
 }

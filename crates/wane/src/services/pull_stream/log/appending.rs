@@ -6,8 +6,10 @@
 //!
 //! The task knows the end of the log from its last insert, and finds it again from the tail and
 //! `head` when that is not recent: rows of other nodes may have expired since, and an insert at one
-//! of their sequences would succeed where no reader looks any more. An insert that took longer than
-//! that knowledge is good for is looked at again, and repeated if `head` has passed it.
+//! of their sequences would succeed where no reader looks any more. That takes as long as rows live
+//! at least. An insert that took so long is looked at again: where `head` has passed it and nobody
+//! holds it, it was read, or lies where nobody will, and the caller is told that this is not known.
+//! Nothing is inserted a second time: a message would be delivered twice.
 //!
 //! Invariant: the next sequence is tried only once the one before is known to be used. Where the
 //! store does not know, the row is looked for by its write id and inserted again at the same place.
@@ -31,8 +33,11 @@ use crate::store::{Life, Outcome, Remaining, Store, StoreError, Ttl, Write};
 /// How often the tail is raised, and how long the task rests before it ends.
 const RAISE_EVERY: Duration = Duration::from_secs(1);
 
-/// How long the end of the log is known, unless rows expire sooner.
+/// How long the end of the log is known.
 const KNOWN_FOR: Duration = Duration::from_secs(10);
+
+/// Up to when no row of another node can have come and expired since the end was learned.
+const NONE_EXPIRES_FOR: Duration = Duration::from_secs(30);
 
 /// How often a row is inserted again at a place where it may stand already.
 const ATTEMPTS: usize = 4;
@@ -108,12 +113,12 @@ fn answer(producers: Vec<Ingest>, done: &Result<(), PullStreamError>) {
     }
 }
 
-/// The end of the log, and until when it is known.
+/// The end of the log, and when it was learned: the sequence had not been used by then.
 #[derive(Debug, Clone, Copy)]
 struct End {
     next: u64,
     /// Of the monotonic clock.
-    known_until: Duration,
+    learned_at: Duration,
 }
 
 /// What became of one insert.
@@ -174,17 +179,17 @@ impl<S: Store> Log<'_, S> {
         self.core.clock.fill_random(&mut write);
         let gzip = self.core.settings.gzip.as_deref();
         let row = SealedRow::seal(self.core.clock.now(), write, messages, gzip);
-        let known_for = KNOWN_FOR.min(retention.as_duration() / 4);
         for tried in 0..MOST_OVERTAKEN {
-            let end = self.end(known_for).await?;
+            let end = self.end().await?;
+            let asked_at = self.core.clock.monotonic();
             match self.insert(end.next, &row, &write, retention).await? {
                 Inserted::Done => {
-                    let now = self.core.clock.monotonic();
-                    if now <= end.known_until || !self.is_buried(end.next).await? {
-                        self.end = Some(End { next: end.next + 1, known_until: now + known_for });
-                        return Ok(());
+                    self.end = Some(End { next: end.next + 1, learned_at: asked_at });
+                    let took = self.core.clock.monotonic().saturating_sub(end.learned_at);
+                    if took > NONE_EXPIRES_FOR {
+                        self.check_reach(end.next).await?;
                     }
-                    self.end = None;
+                    return Ok(());
                 }
                 Inserted::Taken if tried < 2 => self.end = Some(End { next: end.next + 1, ..end }),
                 Inserted::Taken => {
@@ -232,9 +237,9 @@ impl<S: Store> Log<'_, S> {
     }
 
     /// The sequence to try next.
-    async fn end(&mut self, known_for: Duration) -> Result<End, StoreError> {
+    async fn end(&mut self) -> Result<End, StoreError> {
         let now = self.core.clock.monotonic();
-        if let Some(end) = self.end.filter(|end| now < end.known_until) {
+        if let Some(end) = self.end.filter(|end| now < end.learned_at + KNOWN_FOR) {
             return Ok(end);
         }
         let keys = [tail_key(self.place)?, self.place.state_key("state")?];
@@ -246,16 +251,22 @@ impl<S: Store> Log<'_, S> {
         if let Some(Some(record)) = records.get(1) {
             next = next.max(State::read(&keys[1], &record.value)?.first_unclaimed_row());
         }
-        let end = End { next, known_until: now + known_for };
+        let end = End { next, learned_at: now };
         self.end = Some(end);
         Ok(end)
     }
 
-    /// Whether readers have passed the row, and will never come to it.
-    async fn is_buried(&self, row: u64) -> Result<bool, StoreError> {
+    /// [`StoreError::Unknown`] where readers have passed the row: they have read it, or will never
+    /// come to it.
+    async fn check_reach(&self, row: u64) -> Result<(), StoreError> {
         let key = self.place.state_key("state")?;
-        let Some(record) = self.core.store.get(&key).await? else { return Ok(false) };
-        Ok(row < State::read(&key, &record.value)?.first_unclaimed_row())
+        let Some(record) = self.core.store.get(&key).await? else { return Ok(()) };
+        let state = State::read(&key, &record.value)?;
+        if row >= state.first_unclaimed_row() || state.holds(row) {
+            return Ok(());
+        }
+        let source = "it took so long that its place may have been used and passed before".into();
+        Err(StoreError::Unknown { backend: "pull_stream", source })
     }
 
     /// A free place after one that is used: other nodes have appended much. Their rows are not read.

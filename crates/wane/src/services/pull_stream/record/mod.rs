@@ -162,6 +162,12 @@ impl State {
         self.head.row + u64::from(self.head.index > 0)
     }
 
+    /// Whether messages of the row are in flight or requeued.
+    pub(super) fn holds(&self, row: u64) -> bool {
+        let in_flight = self.slots.iter().flat_map(|slot| &slot.in_flight);
+        self.requeued.iter().chain(in_flight).any(|span| span.row == row)
+    }
+
     /// How many readers hold a lease.
     pub(super) fn live_readers(&self, now: Timestamp) -> usize {
         self.slots.iter().filter(|slot| slot.is_live(now)).count()
