@@ -111,6 +111,31 @@ async fn a_producer_is_told_the_truth_whichever_call_is_lost_or_fails() {
     }
 }
 
+/// Ten messages in ten rows: once the first of them stands, nothing says that nothing was done.
+#[tokio::test(start_paused = true)]
+async fn a_producer_of_whose_messages_some_stand_is_not_told_that_none_does() {
+    let mut half_done = 0;
+    for at in 0..14 {
+        let setup = setup();
+        let (store, node) = tripped(&setup);
+        store.set(Trip::Fails(at));
+        let long = (0..10).map(|_| Message::new(vec![b'x'; 200 * 1_024]).unwrap()).collect();
+        let told = node.ingest(ispb(), Batch::new(long).unwrap()).await;
+        store.set(Trip::Nothing);
+        true_sleep(SECOND * 2).await;
+        let read = drain(&node).await.len();
+        match told {
+            Ok(_) => assert_eq!(read, 10, "call {at}"),
+            Err(PullStreamError::Store(StoreError::Unknown { .. })) => half_done += 1,
+            Err(PullStreamError::Store(StoreError::Unavailable { .. })) => {
+                assert_eq!(read, 0, "call {at} failed");
+            }
+            Err(error) => panic!("call {at}: {error:?}"),
+        }
+    }
+    assert_eq!(half_done, 9, "each row but the first may fail after another");
+}
+
 /// A node that dies in any call, before it takes effect or after: another goes on.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_dies_in_any_call_leaves_nothing_behind() {

@@ -113,6 +113,16 @@ fn answer(producers: Vec<Ingest>, done: &Result<(), PullStreamError>) {
     }
 }
 
+/// The error of a call of which something stands in the log, whatever stopped it: no error that says
+/// that nothing was written.
+fn half_done(error: PullStreamError) -> PullStreamError {
+    if matches!(error, PullStreamError::Store(StoreError::Unknown { .. })) {
+        return error;
+    }
+    let source = format!("some of the messages stand in the log, then: {error}").into();
+    StoreError::Unknown { backend: "pull_stream", source }.into()
+}
+
 /// The end of the log, and when it was learned: the sequence had not been used by then.
 #[derive(Debug, Clone, Copy)]
 struct End {
@@ -158,13 +168,15 @@ impl<S: Store> Log<'_, S> {
     async fn append_all(&mut self, producers: &[Ingest]) -> Result<(), PullStreamError> {
         let policy = self.core.policy(self.place.ispb).await?;
         let messages: Vec<_> = producers.iter().flat_map(|p| p.messages.clone()).collect();
-        let mut rest = &messages[..];
+        let (mut rest, mut has_begun) = (&messages[..], false);
         while !rest.is_empty() {
             let fitting = |count: &usize| {
                 row::fits(rest[..*count].iter().map(|(_, message)| message.as_bytes().len()))
             };
             let count = (1..=rest.len()).rev().find(fitting).unwrap_or(1);
-            self.append(&rest[..count], policy.retention).await?;
+            let done = self.append(&rest[..count], policy.retention).await;
+            done.map_err(|error| if has_begun { half_done(error) } else { error })?;
+            has_begun = true;
             rest = &rest[count..];
         }
         Ok(())
@@ -187,7 +199,7 @@ impl<S: Store> Log<'_, S> {
                     self.end = Some(End { next: end.next + 1, learned_at: asked_at });
                     let took = self.core.clock.monotonic().saturating_sub(end.learned_at);
                     if took > NONE_EXPIRES_FOR {
-                        self.check_reach(end.next).await?;
+                        self.check_reach(end.next).await.map_err(|e| half_done(e.into()))?;
                     }
                     return Ok(());
                 }
