@@ -6,7 +6,8 @@
 //! the same token, which is answered with whatever comes first.
 //!
 //! Invariant: a batch is handed out only while its lease lasts. A process that was stopped in
-//! between asks again, and the record decides whose the messages are.
+//! between asks again, and the record decides whose the messages are. A call that was issued a token
+//! is told of it, even if the store fails while it waits: else its slot would be nobody's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +38,7 @@ impl<S: Store> PullStream<S> {
     pub async fn start(&self, ispb: Ispb, reader: &Reader) -> Result<Pulled, PullStreamError> {
         let opened_by = self.core.clock.random_u64();
         let call = Call::Start { reader: reader.clone(), opened_by };
-        self.pull(ispb, call, Action::Start, reader).await
+        self.pull(Pull { ispb, action: Action::Start, reader }, call).await
     }
 
     /// Acknowledges what was delivered with the token, and delivers what comes next, or nothing
@@ -50,7 +51,7 @@ impl<S: Store> PullStream<S> {
     ) -> Result<Pulled, PullStreamError> {
         let presented = self.presented(ispb, token, Action::Next, &reader.client).await?;
         let call = Call::Next { reader: reader.clone(), presented };
-        self.pull(ispb, call, Action::Next, reader).await
+        self.pull(Pull { ispb, action: Action::Next, reader }, call).await
     }
 
     /// Acknowledges what was delivered with the token, and gives the slot back.
@@ -109,13 +110,23 @@ impl<S: Store> PullStream<S> {
         }
     }
 
-    async fn pull(
+    async fn pull(&self, pull: Pull<'_>, call: Call) -> Result<Pulled, PullStreamError> {
+        let mut issued = None;
+        match (self.wait(pull, call, &mut issued).await, issued) {
+            (Err(error), Some(next)) if is_passing(&error) => Ok(Pulled { batch: None, next }),
+            (pulled, _) => pulled,
+        }
+    }
+
+    /// Asks until there are messages or the hold is over. `issued` is the token that the caller may
+    /// go on with from what it was told last, which is that there is nothing.
+    async fn wait(
         &self,
-        ispb: Ispb,
+        pull: Pull<'_>,
         mut call: Call,
-        action: Action,
-        reader: &Reader,
+        issued: &mut Option<String>,
     ) -> Result<Pulled, PullStreamError> {
+        let Pull { ispb, action, reader } = pull;
         let until = self.core.clock.monotonic() + self.core.settings.hold;
         let mut place = self.core.parking.take(ispb);
         let mut late = 0;
@@ -149,6 +160,7 @@ impl<S: Store> PullStream<S> {
                     if left.is_zero() || self.core.parking.is_closed() {
                         return Ok(Pulled { batch: None, next: held.token });
                     }
+                    *issued = Some(held.token.clone());
                     place.waits_for(head_row);
                     self.keep_lookout();
                     let sleep = left.min(self.next_look(&held, look_at));
@@ -274,6 +286,27 @@ impl<S: Store> PullStream<S> {
             self.serve(audit::attend(Arc::clone(&self.core), line));
         }
         Ok(answered.await.unwrap_or_else(|_| Err(unserved()))?)
+    }
+}
+
+/// Who pulls, and by which call.
+#[derive(Debug, Clone, Copy)]
+struct Pull<'a> {
+    ispb: Ispb,
+    action: Action,
+    reader: &'a Reader,
+}
+
+/// Whether the same call may succeed a little later.
+fn is_passing(error: &PullStreamError) -> bool {
+    match error {
+        PullStreamError::Busy | PullStreamError::Contended => true,
+        PullStreamError::Store(error) => {
+            matches!(error, StoreError::Unavailable { .. } | StoreError::Unknown { .. })
+        }
+        PullStreamError::Invalid { .. }
+        | PullStreamError::Refused(_)
+        | PullStreamError::BrokenChain { .. } => false,
     }
 }
 

@@ -31,6 +31,8 @@ pub(super) enum Quirk {
     EmptyPages,
     /// Such calls take effect at once, and are answered so much later.
     Slow(Op, Keyspace, Duration),
+    /// Such calls fail, and say so.
+    Fails(Op, Keyspace),
 }
 
 #[derive(Debug, Clone)]
@@ -61,12 +63,18 @@ impl<S: Store> Metered<S> {
         *self.calls.lock().entry((op, keyspace)).or_default() += 1;
         let quirk = *self.quirk.lock();
         match quirk {
+            Quirk::Fails(failing, at) if (failing, at) == (op, keyspace) => {
+                Err(StoreError::Unavailable {
+                    backend: "metered",
+                    source: "nobody is there".into(),
+                })
+            }
             Quirk::Slow(slow, at, by) if (slow, at) == (op, keyspace) => {
                 let answer = request.await;
                 true_sleep(by).await;
                 answer
             }
-            Quirk::None | Quirk::EmptyPages | Quirk::Slow(..) => request.await,
+            Quirk::None | Quirk::EmptyPages | Quirk::Slow(..) | Quirk::Fails(..) => request.await,
         }
     }
 }

@@ -100,3 +100,23 @@ async fn an_insert_behind_the_head_is_not_told_to_have_succeeded() {
     let after = other.ingest(ispb(), batch([3])).await.unwrap();
     assert_eq!(drain(&other).await.into_keys().collect::<Vec<_>>(), after);
 }
+
+/// A start that waits has a slot. Told of a hiccup of the store, its reader would never know.
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_waits_is_told_its_token_though_the_store_fails_meanwhile() {
+    let setup = setup();
+    let (store, node) = metered(&setup);
+    let waiting = tokio::spawn({
+        let node = node.clone();
+        async move { node.start(ispb(), &many()).await }
+    });
+    true_sleep(SECOND).await;
+    store.set(Quirk::Fails(Op::GetBatch, Keyspace::PullStreamState));
+    let known = setup.node().ingest(ispb(), batch([1])).await.unwrap();
+    let told = waiting.await.unwrap().unwrap();
+    assert_eq!(told.batch, None);
+    assert!(node.next(ispb(), &told.next, &many()).await.is_err(), "who waits for nothing is told");
+    store.set(Quirk::None);
+    assert_eq!(node.status(ispb()).await.unwrap().live_readers, 1);
+    assert_eq!(ids(&node.next(ispb(), &told.next, &many()).await.unwrap()), known);
+}
