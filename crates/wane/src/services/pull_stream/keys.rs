@@ -115,8 +115,9 @@ impl TokenKeys {
 /// - **Cheap.** It is asked for every token and answers from memory: whoever reads keys from
 ///   elsewhere does so beforehand.
 /// - **Alike everywhere.** All nodes have the same two keys, except for the moments of a rotation.
-///   A new key must be the previous one nowhere before it is known everywhere: hand it out as
-///   `previous` first where nodes are rotated one after the other.
+///   A key must be current nowhere before it is known everywhere: hand it out as `previous` first
+///   where nodes are rotated one after the other. A node that lacks a key cannot repeat what was
+///   signed with it, and asks the reader to try again.
 pub trait KeySource: fmt::Debug + Send + Sync + 'static {
     /// The keys that are live now.
     fn keys(&self) -> Arc<TokenKeys>;

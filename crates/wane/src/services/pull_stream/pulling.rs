@@ -69,6 +69,7 @@ impl<S: Store> PullStream<S> {
             Answer::Refused(refusal) => {
                 self.refused(ispb, refusal, Action::End, client, presented.hash).await
             }
+            Answer::Unsigned => Err(key_unknown().into()),
             Answer::Ended | Answer::Batch { .. } | Answer::Empty { .. } => {
                 // What the slot had not acknowledged is there for others.
                 self.core.parking.wake(ispb);
@@ -138,6 +139,7 @@ impl<S: Store> PullStream<S> {
                     return self.refused(ispb, refusal, action, &reader.client, used).await;
                 }
                 Answer::Ended => return Err(PullStreamError::Refused(Refusal::Gone)),
+                Answer::Unsigned => return Err(key_unknown().into()),
                 Answer::Batch { held, spans, is_replay } => {
                     let delivery = self.delivery(ispb, &held, &spans, rows).await?;
                     if is_replay {
@@ -317,6 +319,12 @@ impl Call {
             Self::Next { presented, .. } | Self::End { presented, .. } => presented.hash,
         }
     }
+}
+
+/// Another node signed with a key that has not come here yet.
+fn key_unknown() -> StoreError {
+    let source = "the key of the token to give again is not known on this node; try again".into();
+    StoreError::Unavailable { backend: "keys", source }
 }
 
 /// The runtime that served the line was shut down under it.

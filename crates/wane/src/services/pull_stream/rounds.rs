@@ -250,7 +250,7 @@ impl<S: Store> Stream<'_, S> {
     fn answered(&self, answer: Answer) -> Answered {
         let spans = match &answer {
             Answer::Batch { spans, .. } => &spans[..],
-            Answer::Empty { .. } | Answer::Ended | Answer::Refused(_) => &[],
+            Answer::Empty { .. } | Answer::Ended | Answer::Unsigned | Answer::Refused(_) => &[],
         };
         let rows = spans.iter().filter_map(|span| Some((span.row, self.window.row(span.row)?)));
         let rows = rows.collect();

@@ -120,3 +120,22 @@ async fn a_reader_that_waits_is_told_its_token_though_the_store_fails_meanwhile(
     assert_eq!(node.status(ispb()).await.unwrap().live_readers, 1);
     assert_eq!(ids(&node.next(ispb(), &told.next, &many()).await.unwrap()), known);
 }
+
+/// Until it knows the key, a node says that it cannot repeat the answer, and leaves it as it was.
+#[tokio::test(start_paused = true)]
+async fn a_retry_on_a_node_whose_keys_are_behind_is_told_to_try_again() {
+    let (setup, mut behind) = (setup(), setup());
+    behind.store = setup.store.clone();
+    let (node, other) = (setup.node(), behind.node());
+    ingest(&node, 20).await;
+    let first = node.start(ispb(), &many()).await.unwrap();
+    setup.keys.rotate(token_key("b")).unwrap();
+    let second = node.next(ispb(), &first.next, &many()).await.unwrap();
+    let told = other.next(ispb(), &first.next, &many()).await;
+    let is_unavailable =
+        matches!(told, Err(PullStreamError::Store(StoreError::Unavailable { .. })));
+    assert!(is_unavailable, "{told:?}");
+    behind.keys.rotate(token_key("b")).unwrap();
+    assert_eq!(other.next(ispb(), &first.next, &many()).await.unwrap(), second);
+    assert_eq!(node.next(ispb(), &first.next, &many()).await.unwrap(), second);
+}

@@ -375,6 +375,7 @@ impl Machine {
                 Expected::Given(numbers.collect())
             }
             Answer::Ended => Expected::Ended,
+            Answer::Unsigned => Expected::Nothing,
             Answer::Refused(refusal) => Expected::Refused(match refusal {
                 Refusal::Expired => "expired",
                 Refusal::OutOfOrder => "out of order",

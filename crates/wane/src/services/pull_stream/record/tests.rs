@@ -104,7 +104,9 @@ impl World {
 pub(super) fn held(answer: &Answer) -> &Held {
     match answer {
         Answer::Batch { held, .. } | Answer::Empty { held, .. } => held,
-        Answer::Ended | Answer::Refused(_) => panic!("nothing is held: {answer:?}"),
+        Answer::Ended | Answer::Unsigned | Answer::Refused(_) => {
+            panic!("nothing is held: {answer:?}")
+        }
     }
 }
 
@@ -123,7 +125,9 @@ pub(super) fn given(answer: &Answer) -> Vec<(u64, u8)> {
             spans.iter().flat_map(places).collect()
         }
         Answer::Empty { .. } => Vec::new(),
-        Answer::Ended | Answer::Refused(_) => panic!("nothing is given: {answer:?}"),
+        Answer::Ended | Answer::Unsigned | Answer::Refused(_) => {
+            panic!("nothing is given: {answer:?}")
+        }
     }
 }
 
@@ -384,6 +388,31 @@ fn tokens_survive_a_rotation_and_a_retry_is_signed_as_before() {
     world.keys = TokenKeys::new(key("c"), Some(key("b"))).unwrap();
     let three = world.token(&third);
     assert_eq!(given(&world.next(three, Form::SINGLE)), [(3, 0)]);
+}
+
+/// A node whose keys are behind cannot give a token again, and must not give another in its place.
+#[test]
+fn a_retry_is_not_signed_otherwise_while_its_token_is_good() {
+    let mut world = World::with_rows(&[1, 1, 1]);
+    let one = {
+        let first = world.start(Form::SINGLE);
+        world.token(&first)
+    };
+    let (behind, ahead) = (world.keys.clone(), TokenKeys::new(key("b"), Some(key("a"))).unwrap());
+    world.keys = ahead.clone();
+    let second = world.next(one, Form::SINGLE);
+    for _ in 0..2 {
+        world.keys = behind.clone();
+        assert_eq!(world.next(one, Form::SINGLE), Answer::Unsigned);
+        world.keys = ahead.clone();
+        let again = world.next(one, Form::SINGLE);
+        assert_eq!((text(&again), given(&again)), (text(&second), given(&second)));
+        world.now += LEASE / 2 + 1;
+    }
+    world.keys = behind;
+    world.now += 300_000;
+    assert_eq!(given(&world.next(one, Form::SINGLE)), given(&second), "its token is over");
+    assert_eq!(world.state.slots[0].kid, "a");
 }
 
 #[test]

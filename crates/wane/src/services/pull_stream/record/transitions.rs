@@ -88,6 +88,8 @@ pub(in super::super) enum Answer {
     Empty { held: Held, look_at: Option<u64>, head_row: u64 },
     /// The slot is free.
     Ended,
+    /// What was answered before holds, and its token was signed with a key that is not known here.
+    Unsigned,
     /// Nothing was changed.
     Refused(Refusal),
 }
@@ -197,9 +199,14 @@ impl State {
 
     /// The same again. The lease is prolonged once less than half of it is left.
     fn replay(&mut self, own: usize, presented: &Presented, at: &Moment<'_>) -> Step {
+        let slot = &self.slots[own];
+        let knows_key = at.issuer.keys.by_kid(&slot.kid).is_some();
+        if !knows_key && at.now.as_unix_millis() < slot.expires_at {
+            // The reader may hold that token, and no other one may stand for it.
+            return Step::unchanged(Answer::Unsigned);
+        }
         let is_fading = self.is_fading(own, at);
         if is_fading {
-            let knows_key = at.issuer.keys.by_kid(&self.slots[own].kid).is_some();
             if !knows_key {
                 self.sign(own, at);
             }
