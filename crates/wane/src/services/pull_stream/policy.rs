@@ -17,13 +17,16 @@ use crate::store::{Key, Life, StoreError, Ttl, Value, Write};
 /// How long a node goes by what it has read.
 pub(super) const KNOWN_FOR: Duration = Duration::from_secs(1);
 
+/// The shortest retention, in seconds. Appends rest on it: no row comes and expires within half of it.
+pub(super) const MIN_RETENTION: u64 = 60;
+
 /// Policies that are remembered at a time.
 const MOST_KNOWN: usize = 10_000;
 
 /// What holds for an institution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// How long a message is kept, counted from when it came in.
+    /// How long a message is kept, counted from when it came in: 60 s or longer.
     pub retention: Ttl,
     /// How many readers may have a lease at a time: 1 to 6.
     pub max_readers: usize,
@@ -31,11 +34,15 @@ pub struct Policy {
 
 impl Policy {
     pub(super) fn checked(self) -> Result<Self, PullStreamError> {
-        if (1..=MAX_READERS).contains(&self.max_readers) {
-            return Ok(self);
+        if !(1..=MAX_READERS).contains(&self.max_readers) {
+            let reason = format!("{} is outside of 1 to {MAX_READERS}", self.max_readers);
+            return Err(PullStreamError::Invalid { field: "maxReaders", reason });
         }
-        let reason = format!("{} is outside of 1 to {MAX_READERS}", self.max_readers);
-        Err(PullStreamError::Invalid { field: "maxReaders", reason })
+        if self.retention.as_duration() < Duration::from_secs(MIN_RETENTION) {
+            let reason = format!("give {MIN_RETENTION} seconds or more");
+            return Err(PullStreamError::Invalid { field: "retentionSeconds", reason });
+        }
+        Ok(self)
     }
 
     pub(super) fn read(key: &Key, value: &[u8]) -> Result<Self, StoreError> {
@@ -89,5 +96,32 @@ impl Policies {
             known.clear();
         }
         known.insert(ispb, (policy, now));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_keeps_messages_for_a_minute_and_has_one_to_six_readers() {
+        let policy = |millis, max_readers| {
+            let retention = Ttl::from_millis(millis).unwrap();
+            Policy { retention, max_readers }
+        };
+        let key = Key::new(b"k", b"").unwrap();
+        for legal in [policy(60_000, 1), policy(Ttl::MAX.as_millis(), 6)] {
+            let written = legal.checked().unwrap().write().unwrap();
+            assert_eq!(Policy::read(&key, &written.value).unwrap(), legal);
+        }
+        for (illegal, field) in [
+            (policy(59_999, 6), "retentionSeconds"),
+            (policy(60_000, 0), "maxReaders"),
+            (policy(60_000, 7), "maxReaders"),
+        ] {
+            let told = illegal.checked().unwrap_err().to_string();
+            assert!(told.starts_with(field), "{told}");
+            assert!(Policy::read(&key, &illegal.write().unwrap().value).is_err());
+        }
     }
 }

@@ -27,7 +27,7 @@ pub struct PullStreamSettings {
     pub hold: Duration,
     /// How long a row waits to be filled under load.
     pub linger: Duration,
-    /// How long messages are kept, unless a policy says otherwise.
+    /// How long messages are kept, unless a policy says otherwise: 60 s or longer.
     pub retention: Ttl,
     /// How many readers an institution may have, unless a policy says otherwise.
     pub max_readers: usize,
@@ -102,5 +102,7 @@ mod tests {
         for max_readers in [0, 7] {
             assert!(PullStreamSettings { max_readers, ..usual() }.checked().is_err());
         }
+        let retention = Ttl::from_secs(59).unwrap();
+        assert!(PullStreamSettings { retention, ..usual() }.checked().is_err());
     }
 }

@@ -153,6 +153,9 @@ async fn a_policy_limits_readers_on_every_node_within_a_second() {
         assert!(matches!(refused, Refusal::TooManyReaders { .. }));
     }
     assert_eq!(other.policy(ispb()).await.unwrap(), policy);
-    let wrong = Policy { max_readers: 7, ..policy };
-    assert!(node.set_policy(ispb(), wrong, &Client::default()).await.is_err());
+    let short = Ttl::from_secs(59).unwrap();
+    for wrong in [Policy { max_readers: 7, ..policy }, Policy { retention: short, ..policy }] {
+        let told = node.set_policy(ispb(), wrong, &Client::default()).await;
+        assert!(matches!(told, Err(PullStreamError::Invalid { .. })), "{told:?}");
+    }
 }

@@ -25,6 +25,7 @@ use super::{Place, Tail, tail_key};
 use crate::services::pull_stream::core::Core;
 use crate::services::pull_stream::lines::Attended;
 use crate::services::pull_stream::message::Message;
+use crate::services::pull_stream::policy::MIN_RETENTION;
 use crate::services::pull_stream::record::State;
 use crate::services::pull_stream::resource_id::ResourceId;
 use crate::services::pull_stream::{PullStreamError, store_error_again};
@@ -37,7 +38,7 @@ const RAISE_EVERY: Duration = Duration::from_secs(1);
 const KNOWN_FOR: Duration = Duration::from_secs(10);
 
 /// Up to when no row of another node can have come and expired since the end was learned.
-const NONE_EXPIRES_FOR: Duration = Duration::from_secs(30);
+const NONE_EXPIRES_FOR: Duration = Duration::from_secs(MIN_RETENTION / 2);
 
 /// How often a row is inserted again at a place where it may stand already.
 const ATTEMPTS: usize = 4;
