@@ -167,7 +167,7 @@ impl<S: Store> Stream<'_, S> {
         };
         let now = self.core.clock.now();
         let policy = self.core.policy(self.place.ispb).await?;
-        let messages = calls.iter().map(|caller| caller.call.messages()).sum();
+        let messages = calls.iter().map(|caller| standing.state.wanted_by(&caller.call)).sum();
         let tail = self.tail.max(standing.state.tail_hint);
         let demand = Demand { state: &standing.state, now, messages, tail };
         self.window.fill(&self.core.store, self.place, demand).await?;

@@ -165,6 +165,28 @@ fn a_token_is_answered_the_same_until_the_next_one_is_used() {
     assert_eq!(world.next(one, Form::MULTIPART), Answer::Refused(Refusal::OutOfOrder));
 }
 
+/// What is read of the log follows from it: retries of many readers read nothing ahead.
+#[test]
+fn a_call_that_was_answered_before_wants_nothing_more() {
+    let mut world = World::with_rows(&[10, 10, 10]);
+    let next = |presented| Call::Next { reader: reader(Form::MULTIPART), presented };
+    let start = Call::Start { reader: reader(Form::SINGLE), opened_by: 7 };
+    assert_eq!(world.state.wanted_by(&start), 1);
+    let one = {
+        let first = world.start(Form::MULTIPART);
+        world.token(&first)
+    };
+    assert_eq!(world.state.wanted_by(&next(one)), 10, "not answered yet");
+    let second = world.next(one, Form::MULTIPART);
+    assert_eq!(world.state.wanted_by(&next(one)), 0, "a retry");
+    let two = world.token(&second);
+    assert_eq!(world.state.wanted_by(&next(two)), 10);
+    let ended = Presented { epoch: one.epoch + 1, ..two };
+    assert_eq!(world.state.wanted_by(&next(ended)), 0, "it will be refused");
+    let end = Call::End { client: Client::default(), presented: two };
+    assert_eq!(world.state.wanted_by(&end), 0);
+}
+
 #[test]
 fn a_token_that_was_never_issued_is_ahead_and_one_with_another_hash_tampered() {
     let mut world = World::with_rows(&[10]);

@@ -69,16 +69,6 @@ pub(in super::super) enum Call {
     End { client: Client, presented: Presented },
 }
 
-impl Call {
-    /// How many messages it would take if they are there.
-    pub(in super::super) fn messages(&self) -> usize {
-        match self {
-            Self::Start { reader, .. } | Self::Next { reader, .. } => reader.form.capacity(),
-            Self::End { .. } => 0,
-        }
-    }
-}
-
 /// What a call is answered once the record stands in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) enum Answer {
@@ -128,6 +118,21 @@ impl Step {
 }
 
 impl State {
+    /// How many messages a call would take if they are there. A retry takes none.
+    pub(in super::super) fn wanted_by(&self, call: &Call) -> usize {
+        let (reader, presented) = match call {
+            Call::Start { reader, .. } => return reader.form.capacity(),
+            Call::Next { reader, presented } => (reader, presented),
+            Call::End { .. } => return 0,
+        };
+        let slot = self.slots.get(usize::from(presented.thread));
+        let is_given = |slot: &Slot| presented.seq < slot.seq && !slot.in_flight.is_empty();
+        match slot.filter(|slot| slot.epoch == presented.epoch) {
+            Some(slot) if !is_given(slot) => reader.form.capacity(),
+            Some(_) | None => 0,
+        }
+    }
+
     /// Carries out a call.
     pub(in super::super) fn apply(&mut self, call: &Call, at: &Moment<'_>) -> Step {
         match call {
