@@ -75,7 +75,7 @@ pub(super) async fn attend<S: Store>(core: Arc<Core<S>>, mut line: Attended<Wait
         }
         line.wait(&core.clock, RESTS).await;
         if line.look(|waiting| waiting.is_empty()).unwrap_or(true) {
-            stream.draining.land().await;
+            stream.drain().await;
             if line.end_if_empty() {
                 return;
             }
@@ -172,6 +172,7 @@ impl<S: Store> Stream<'_, S> {
         let demand = Demand { state: &standing.state, now, messages, tail };
         self.window.fill(&self.core.store, self.place, demand).await?;
 
+        self.draining.arrived.trim(&standing.state.audit);
         let mut next = standing.state.successor(&*self.core.clock);
         self.draining.forget_in(&mut next.audit, self.core, self.place).await?;
         let keys = self.core.keys.keys();
@@ -263,23 +264,34 @@ impl<S: Store> Stream<'_, S> {
             self.draining.start(self.core, self.place, &standing.state.audit);
         }
     }
+
+    /// Carries all that rides in the record to the chain: rounds may have added to it since the last
+    /// entries set out.
+    async fn drain(&mut self) {
+        self.draining.land().await;
+        self.start_draining();
+        self.draining.land().await;
+    }
 }
 
 /// Entries on their way to the chain.
 #[derive(Debug, Default)]
 struct Draining {
     task: Option<JoinHandle<Drained>>,
-    /// What arrived last, for the next write to forget.
+    /// What has arrived, for the next write to forget.
     arrived: Drained,
 }
 
 impl Draining {
     fn start<S: Store>(&mut self, core: &Arc<Core<S>>, place: Place<'_>, riding: &Riding) {
-        if self.task.is_some() || riding.entries.is_empty() {
+        if self.task.is_some() {
             return;
         }
         let (core, ispb, mut riding) = (Arc::clone(core), place.ispb, riding.clone());
         self.arrived.forget_in(&mut riding);
+        if riding.entries.is_empty() {
+            return;
+        }
         self.task =
             Some(tokio::spawn(
                 async move { audit::drain(&core.store, core.place(ispb), riding).await },
@@ -290,7 +302,7 @@ impl Draining {
     async fn land(&mut self) {
         if let Some(task) = &mut self.task {
             // A runtime that shuts down ends it: the entries are still in the record.
-            self.arrived = task.await.unwrap_or_default();
+            self.arrived.extend(task.await.unwrap_or_default());
             self.task = None;
         }
     }

@@ -1,5 +1,6 @@
 //! The audit: each transition once, whatever dies in between, and chains that show what was changed.
 
+use super::metered::{Metered, Op, Quirk};
 use super::tripped::{Trip, Tripped};
 use super::*;
 use wane::services::pull_stream::{AuditCheck, Chain};
@@ -54,6 +55,25 @@ async fn each_token_is_in_the_chain_once_whatever_dies_on_the_way() {
             assert!(check.entries > tokens.len() as u64);
         }
     }
+}
+
+/// Entries of the last rounds may have come while others were on their way.
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_rests_has_all_its_entries_in_the_chain() {
+    let setup = setup();
+    let store = Metered::new(setup.store.clone());
+    let node = setup.node_over(store.clone(), PullStreamSettings::default());
+    ingest(&node, 20).await;
+    store.set(Quirk::Slow(Op::Insert, Keyspace::Audit, Duration::from_millis(50)));
+    let first = node.start(ispb(), &many()).await.unwrap();
+    let second = node.next(ispb(), &first.next, &many()).await.unwrap();
+    node.end(ispb(), &second.next, &Client::default()).await.unwrap();
+    true_sleep(SECOND).await;
+    assert_eq!(issued(&node).await, [token_hash(&first.next), token_hash(&second.next)]);
+    let check = node.verify_audit(ispb(), Chain::Transitions).await.unwrap();
+    assert_eq!(check.entries, 3, "the end, too");
+    let calls = store.calls(Op::Insert, Keyspace::Audit);
+    assert_eq!(calls as u64, check.rows, "and none was carried there twice");
 }
 
 /// A chain with so many rows, and where its rows lie.

@@ -53,6 +53,10 @@ impl<S: Store> Metered<S> {
         self.calls.lock().clear();
     }
 
+    pub(super) fn calls(&self, op: Op, keyspace: Keyspace) -> usize {
+        self.calls.lock().get(&(op, keyspace)).copied().unwrap_or(0)
+    }
+
     async fn call<T: Send>(
         &self,
         op: Op,

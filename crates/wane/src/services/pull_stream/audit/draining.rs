@@ -21,6 +21,16 @@ const ATTEMPTS: usize = 4;
 pub(in super::super) struct Drained(Vec<(ChainRow, RowHash)>);
 
 impl Drained {
+    /// Adds what arrived after it.
+    pub(in super::super) fn extend(&mut self, later: Self) {
+        self.0.extend(later.0);
+    }
+
+    /// Drops what a record that stands in the store has forgotten.
+    pub(in super::super) fn trim(&mut self, standing: &Riding) {
+        self.0.retain(|(row, _)| row.row >= standing.row);
+    }
+
     /// Lets the record forget what arrived, unless it has done so already.
     pub(in super::super) fn forget_in(&self, riding: &mut Riding) {
         for (row, hash) in &self.0 {
