@@ -4,6 +4,7 @@
 //! retention has removed the last rows: then nothing else tells which sequences were used.
 
 use super::Place;
+use crate::services::pull_stream::record::COUNT_LIMIT;
 use crate::store::{Fence, Key, Life, Store, StoreError, Value, Write};
 
 /// The first sequence that was not used when the record was raised.
@@ -17,11 +18,14 @@ pub(in super::super) fn tail_key(place: Place<'_>) -> Result<Key, StoreError> {
 
 impl Tail {
     pub(in super::super) fn read(key: &Key, value: &[u8]) -> Result<Self, StoreError> {
-        let corrupt = |_| StoreError::Corrupt {
-            key: key.clone(),
-            reason: "it is not a tail: it does not have eight bytes".into(),
-        };
-        value.try_into().map(|bytes| Self(u64::from_be_bytes(bytes))).map_err(corrupt)
+        let corrupt =
+            |reason: &str| StoreError::Corrupt { key: key.clone(), reason: reason.into() };
+        let bytes = <[u8; 8]>::try_from(value)
+            .map_err(|_| corrupt("it is not a tail: it does not have eight bytes"))?;
+        match u64::from_be_bytes(bytes) {
+            tail if tail < COUNT_LIMIT => Ok(Self(tail)),
+            _ => Err(corrupt("it is beyond all sequences")),
+        }
     }
 
     /// Raises the record, unless it is higher already: its fence is the number itself.

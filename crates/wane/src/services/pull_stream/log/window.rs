@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::{Place, ROWS_PER_RANGE, SealedRow, range_of_row};
 use crate::services::pull_stream::message::MAX_BATCH;
-use crate::services::pull_stream::record::{Position, State, Supply};
+use crate::services::pull_stream::record::{COUNT_LIMIT, Position, State, Supply};
 use crate::store::{
     ClusteringRange, Key, Page, PageLimit, Partition, Store, StoreError, Timestamp,
 };
@@ -205,9 +205,9 @@ pub(in super::super) async fn read_rows<S: Store>(
 }
 
 fn sequence(key: &Key) -> Result<u64, StoreError> {
-    let corrupt = |_| StoreError::Corrupt {
+    let number = key.clustering().try_into().map(u64::from_be_bytes);
+    number.ok().filter(|number| *number < COUNT_LIMIT).ok_or_else(|| StoreError::Corrupt {
         key: key.clone(),
         reason: "its clustering is not a sequence".into(),
-    };
-    key.clustering().try_into().map(u64::from_be_bytes).map_err(corrupt)
+    })
 }

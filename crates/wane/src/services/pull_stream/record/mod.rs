@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use super::audit::{AuditEntry, RowHash};
+use super::message::MAX_BATCH;
 use super::reader::{Client, Form};
 use super::token::TokenHash;
 use crate::clock::Clock;
@@ -38,6 +39,9 @@ pub const MAX_READERS: usize = 6;
 
 /// The format that this version writes.
 const FORMAT: u32 = 1;
+
+/// Beyond all numbers that are counted up one by one: sums of two of them do not overflow.
+pub(super) const COUNT_LIMIT: u64 = u64::MAX / 2;
 
 /// A place in the log: the next message is this one of that row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
@@ -52,6 +56,13 @@ pub(super) struct Span {
     pub(super) row: u64,
     pub(super) index: u8,
     pub(super) count: u8,
+}
+
+impl Span {
+    fn is_legal(&self) -> bool {
+        let end = usize::from(self.index) + usize::from(self.count);
+        self.row < COUNT_LIMIT && self.count > 0 && end <= MAX_BATCH
+    }
 }
 
 /// How many messages the spans have.
@@ -187,13 +198,30 @@ impl State {
         if state.format != FORMAT {
             return Err(corrupt(format!("format {} is not {FORMAT}; upgrade", state.format)));
         }
-        if state.slots.len() > MAX_READERS {
-            return Err(corrupt(format!(
-                "{} slots are more than {MAX_READERS}",
-                state.slots.len()
-            )));
+        state.sound().map_err(|reason| corrupt(reason.into()))
+    }
+
+    /// What transitions take for granted: numbers that can be counted on, and batches that fit.
+    fn sound(self) -> Result<Self, &'static str> {
+        if self.slots.len() > MAX_READERS {
+            return Err("it has more than six slots");
         }
-        Ok(state)
+        let counted = [self.version, self.head.row, self.tail_hint, self.audit.row];
+        let of_slots = self.slots.iter().flat_map(|slot| [slot.epoch, slot.seq, slot.since]);
+        if counted.into_iter().chain(of_slots).any(|count| count >= COUNT_LIMIT) {
+            return Err("a number of it is beyond all that are counted");
+        }
+        let in_flight = self.slots.iter().flat_map(|slot| &slot.in_flight);
+        if !self.requeued.iter().chain(in_flight).all(Span::is_legal) {
+            return Err("it has messages that no row can have");
+        }
+        if usize::from(self.head.index) > MAX_BATCH {
+            return Err("its head is where no row can have a message");
+        }
+        if self.slots.iter().any(|slot| messages_in(&slot.in_flight) > MAX_BATCH) {
+            return Err("a slot has more in flight than a batch");
+        }
+        Ok(self)
     }
 
     pub(super) fn write(&self) -> Result<Write, StoreError> {

@@ -468,3 +468,35 @@ fn what_is_written_is_read_and_what_a_later_version_wrote_is_kept() {
     assert!(State::read(&key, &serde_json::to_vec(&json).unwrap()).is_err());
     assert!(State::read(&key, b"{}").is_err());
 }
+
+/// Nothing that a damaged record says makes a call panic or count beyond its numbers.
+#[test]
+fn a_record_that_no_transition_makes_is_corrupt() {
+    let mut world = World::with_rows(&[3, 10]);
+    world.start(Form::MULTIPART);
+    let key = Key::new(b"k", b"").unwrap();
+    let good = serde_json::to_value(&world.state).unwrap();
+    let is_read = |json: &Json| State::read(&key, &serde_json::to_vec(json).unwrap()).is_ok();
+    assert!(is_read(&good), "the control");
+    let span = |row: u64, index: u8, count: u8| serde_json::json!({ "row": row, "index": index, "count": count });
+    let wrong = [
+        ("/slots/0/inFlight/0", span(0, 0, 0)),
+        ("/slots/0/inFlight/0", span(0, 200, 100)),
+        ("/slots/0/inFlight/0", span(0, 1, 10)),
+        ("/slots/0/inFlight/0", span(u64::MAX, 0, 1)),
+        ("/slots/0/inFlight/0", span(0, 0, 4)),
+        ("/slots/0/epoch", u64::MAX.into()),
+        ("/slots/0/seq", u64::MAX.into()),
+        ("/requeued", serde_json::json!([span(0, 255, 255)])),
+        ("/head", serde_json::json!({ "row": u64::MAX, "index": 0 })),
+        ("/head", serde_json::json!({ "row": 0, "index": 11 })),
+        ("/version", u64::MAX.into()),
+        ("/tailHint", u64::MAX.into()),
+        ("/audit/row", u64::MAX.into()),
+    ];
+    for (place, value) in wrong {
+        let mut json = good.clone();
+        *json.pointer_mut(place).unwrap() = value.clone();
+        assert!(!is_read(&json), "{place}: {value}");
+    }
+}
