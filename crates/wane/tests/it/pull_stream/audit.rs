@@ -152,3 +152,40 @@ async fn rejections_and_retries_of_two_nodes_are_one_chain() {
     assert!(check.rows < 40, "those that came together share rows: {}", check.rows);
     assert_eq!(nodes[0].remarks_lost() + nodes[1].remarks_lost(), 0);
 }
+
+/// So many calls that are refused one after the other: each is a row.
+async fn rejections<S: Store>(node: &PullStream<S>, count: usize) {
+    for _ in 0..count {
+        refusal(node.next(ispb(), "none of ours", &many()).await);
+    }
+}
+
+/// Rows of other nodes, and those before a restart, are not read one by one.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_remarks_is_noted_while_they_come_and_found_in_few_steps() {
+    let setup = setup();
+    let store = Metered::new(setup.store.clone());
+    let node = setup.node_over(store.clone(), PullStreamSettings::default());
+    let looks = || -> usize {
+        [Op::Get, Op::Ttl, Op::Insert].iter().map(|op| store.calls(*op, Keyspace::Audit)).sum()
+    };
+    rejections(&node, 1).await;
+    rejections(&setup.node(), 200).await;
+    store.set(Quirk::None);
+    rejections(&node, 1).await;
+    assert!(looks() < 30, "{} looks to catch up", looks());
+
+    store.set(Quirk::None);
+    rejections(&node, 200).await;
+    let notes = store.calls(Op::Put, Keyspace::PullStreamState);
+    assert!((3..10).contains(&notes), "{notes} notes of 200 rows");
+    store.set(Quirk::Fails(Op::Put, Keyspace::PullStreamState));
+    rejections(&node, 300).await;
+    drop(node);
+    let fresh = setup.node_over(store.clone(), PullStreamSettings::default());
+    store.set(Quirk::None);
+    rejections(&fresh, 1).await;
+    assert!(looks() < 30, "{} looks to find the end", looks());
+    let check = fresh.verify_audit(ispb(), Chain::Remarks).await.unwrap();
+    assert_eq!(check.entries, 1 + 200 + 1 + 200 + 300 + 1);
+}

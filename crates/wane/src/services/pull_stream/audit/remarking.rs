@@ -1,7 +1,8 @@
 //! Remarks: entries of calls that change no state, appended to a chain of their own.
 //!
 //! One task per institution and node gathers those that come together into one row. The end of the
-//! chain is found from a hint and by going up from there.
+//! chain is noted now and then, and found from there by steps that double: no row is ever missing
+//! before another one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::services::pull_stream::core::Core;
 use crate::services::pull_stream::lines::Attended;
 use crate::services::pull_stream::log::Place;
 use crate::services::pull_stream::store_error_again;
-use crate::store::{Fence, Life, Outcome, Store, StoreError, Value, Write};
+use crate::store::{Fence, Life, Outcome, Remaining, Store, StoreError, Value, Write};
 
 /// The most entries of one row.
 const MOST_ENTRIES: usize = 256;
@@ -27,6 +28,13 @@ const RESTS: Duration = Duration::from_millis(500);
 
 /// How often other nodes may be faster.
 const ATTEMPTS: usize = 64;
+
+/// How often they are before their rows are looked for ahead.
+const STEPS: usize = 2;
+
+/// After so many rows, or so much time, the end of the chain is noted.
+const NOTED_ROWS: u64 = 64;
+const NOTED_EVERY: Duration = Duration::from_secs(1);
 
 /// An entry, and who waits for it to be written.
 #[derive(Debug)]
@@ -45,7 +53,7 @@ struct End {
 /// Serves a line of remarks until it rests.
 pub(in super::super) async fn attend<S: Store>(core: Arc<Core<S>>, mut line: Attended<Remark>) {
     let place = core.place(line.ispb);
-    let mut end = None;
+    let (mut end, mut noted) = (None, None);
     loop {
         let take = |waiting: &mut VecDeque<Remark>| {
             let count = waiting.len().min(MOST_ENTRIES);
@@ -56,6 +64,7 @@ pub(in super::super) async fn attend<S: Store>(core: Arc<Core<S>>, mut line: Att
             line.wait(&core.clock, RESTS).await;
             if line.look(|waiting| waiting.is_empty()).unwrap_or(true) {
                 note_end(&core.store, place, end).await;
+                noted = end.map(|end| (end.row, core.clock.monotonic()));
                 if line.end_if_empty() {
                     return;
                 }
@@ -69,6 +78,14 @@ pub(in super::super) async fn attend<S: Store>(core: Arc<Core<S>>, mut line: Att
             // Whoever has left does not hear of it; its entry stands.
             drop(remark.answer.send(answer));
         }
+        if let Some(End { row, .. }) = end {
+            let now = core.clock.monotonic();
+            let (last, at) = *noted.get_or_insert((row, now));
+            if row >= last + NOTED_ROWS || now >= at + NOTED_EVERY {
+                note_end(&core.store, place, end).await;
+                noted = Some((row, now));
+            }
+        }
     }
 }
 
@@ -81,10 +98,10 @@ async fn append<S: Store>(
     let nonce = core.clock.random_u64();
     let mut at = match end.take() {
         Some(end) => end,
-        None => find_end(&core.store, place).await?,
+        None => end_after(&core.store, place, hint(&core.store, place).await?).await?,
     };
     let mut unclear = None;
-    for _ in 0..ATTEMPTS {
+    for tried in 0..ATTEMPTS {
         let key = row_key(place, Chain::Remarks, at.row)?;
         let entries = entries.clone();
         let row = ChainRow { row: at.row, prev: at.prev, nonce, entries };
@@ -109,6 +126,10 @@ async fn append<S: Store>(
             if standing.nonce == nonce {
                 *end = Some(at);
                 return Ok(());
+            }
+            if tried >= STEPS {
+                let found = end_after(&core.store, place, at).await;
+                at = found.map_err(|error| unclear.take().unwrap_or(error))?;
             }
         }
     }
@@ -135,15 +156,35 @@ async fn hint<S: Store>(store: &S, place: Place<'_>) -> Result<End, StoreError> 
     })
 }
 
-/// Where the chain ends: from the hint on, as far as rows follow.
-async fn find_end<S: Store>(store: &S, place: Place<'_>) -> Result<End, StoreError> {
-    let mut end = hint(store, place).await?;
-    loop {
-        let key = row_key(place, Chain::Remarks, end.row)?;
-        let Some(record) = store.get(&key).await? else { return Ok(end) };
-        let (_, hash) = ChainRow::read(&key, &record.value)?;
-        end = End { row: end.row + 1, prev: hash };
+/// Where the chain ends, if it ends at `known` or later.
+async fn end_after<S: Store>(store: &S, place: Place<'_>, known: End) -> Result<End, StoreError> {
+    let is_there = async |row: u64| -> Result<bool, StoreError> {
+        let left = store.query_ttl(&row_key(place, Chain::Remarks, row)?).await?;
+        Ok(left != Remaining::Absent)
+    };
+    if !is_there(known.row).await? {
+        return Ok(known);
     }
+    let (mut last, mut step) = (known.row, 1);
+    while is_there(last + step).await? {
+        last += step;
+        step *= 2;
+    }
+    let mut free = last + step;
+    while free - last > 1 {
+        let middle = last + (free - last) / 2;
+        if is_there(middle).await? {
+            last = middle;
+        } else {
+            free = middle;
+        }
+    }
+    let key = row_key(place, Chain::Remarks, last)?;
+    let Some(record) = store.get(&key).await? else {
+        return Err(StoreError::Corrupt { key, reason: "it was taken out of its chain".into() });
+    };
+    let (_, prev) = ChainRow::read(&key, &record.value)?;
+    Ok(End { row: last + 1, prev })
 }
 
 /// Notes the end as a hint, unless a later one is noted. Failing is no harm.
