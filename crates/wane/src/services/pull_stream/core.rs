@@ -10,6 +10,7 @@ use super::log::{Ingest, Place};
 use super::parking::Parking;
 use super::policy::{Policies, Policy};
 use super::rounds::Waiting;
+use super::strangers::Strangers;
 use super::{Ispb, PullStreamSettings};
 use crate::clock::SharedClock;
 use crate::store::{Store, StoreError};
@@ -26,6 +27,7 @@ pub(super) struct Core<S> {
     pub(super) remarks: Arc<Lines<Remark>>,
     pub(super) parking: Arc<Parking>,
     pub(super) policies: Policies,
+    pub(super) strangers: Strangers,
     /// Rejections that could not be written to the audit.
     pub(super) remarks_lost: AtomicU64,
 }
@@ -46,6 +48,7 @@ impl<S: Store> Core<S> {
             remarks: Lines::new(&*clock),
             parking: Arc::new(Parking::new(&*clock)),
             policies: Policies::default(),
+            strangers: Strangers::default(),
             remarks_lost: AtomicU64::new(0),
             clock,
         }

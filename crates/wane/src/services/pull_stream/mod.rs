@@ -74,6 +74,7 @@ mod rounds;
 mod settings;
 mod status;
 mod stored_keys;
+mod strangers;
 mod token;
 
 pub use audit::{Action, AuditCheck, AuditEntry, AuditPage, Chain, Verdict};

@@ -10,6 +10,7 @@
 //! is told of it, even if the store fails while it waits: else its slot would be nobody's.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -20,6 +21,7 @@ use super::log::{self, SealedRow};
 use super::reader::{Client, Reader};
 use super::record::{Answer, Call, Held, Presented, Span};
 use super::rounds::{self, Answered, Waiting};
+use super::strangers::Coming;
 use super::token::{self, TokenHash};
 use super::{Ispb, PullStream, PullStreamError, Pulled, Refusal, audit, parking};
 use crate::store::{Store, StoreError, Timestamp};
@@ -84,10 +86,23 @@ impl<S: Store> PullStream<S> {
         self.core.parking.close();
     }
 
-    /// Notes in the audit of an institution that somebody who is not it was turned away.
+    /// Notes in the audit of an institution that somebody who is not it was turned away: once a
+    /// second, with how many others there were, so that nobody fills another's audit.
     pub async fn turned_away(&self, ispb: Ispb, who: &Client) -> Result<(), PullStreamError> {
+        let unnoted = match self.core.strangers.come(ispb, self.core.clock.monotonic()) {
+            Coming::Noted { unnoted } => unnoted,
+            Coming::Counted => return Ok(()),
+            Coming::Lost => {
+                self.core.remarks_lost.fetch_add(1, Ordering::Relaxed);
+                return Ok(());
+            }
+        };
         let entry = self.entry(Action::Start, Verdict::Foreign, who, None);
-        self.remark(ispb, entry).await
+        let noted = self.remark(ispb, AuditEntry { unnoted, ..entry }).await;
+        if noted.is_err() {
+            self.core.strangers.put_back(ispb, unnoted + 1);
+        }
+        noted
     }
 
     /// What a token claims. A token that claims nothing is refused before anything is read.
@@ -253,7 +268,7 @@ impl<S: Store> PullStream<S> {
     ) -> Result<T, PullStreamError> {
         let entry = self.entry(action, refusal.verdict(), client, used);
         if self.remark(ispb, entry).await.is_err() {
-            self.core.remarks_lost.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            self.core.remarks_lost.fetch_add(1, Ordering::Relaxed);
         }
         Err(PullStreamError::Refused(refusal))
     }
@@ -272,6 +287,7 @@ impl<S: Store> PullStream<S> {
             verdict,
             thread: None,
             messages: 0,
+            unnoted: 0,
             used,
             issued: None,
         }

@@ -3,7 +3,7 @@
 use super::metered::{Metered, Op, Quirk};
 use super::tripped::{Trip, Tripped};
 use super::*;
-use wane::services::pull_stream::{AuditCheck, Chain};
+use wane::services::pull_stream::{AuditCheck, Chain, Verdict};
 use wane::store::{ClusteringRange, Keyspace, Life, PageLimit, Value, Write};
 
 /// Hashes of all tokens that the chain says were issued.
@@ -188,4 +188,29 @@ async fn the_end_of_the_remarks_is_noted_while_they_come_and_found_in_few_steps(
     assert!(looks() < 30, "{} looks to find the end", looks());
     let check = fresh.verify_audit(ispb(), Chain::Remarks).await.unwrap();
     assert_eq!(check.entries, 1 + 200 + 1 + 200 + 300 + 1);
+}
+
+/// Anybody with a certificate can call for any institution.
+#[tokio::test(start_paused = true)]
+async fn strangers_fill_neither_the_audit_nor_the_line_before_it() {
+    let setup = setup();
+    let node = setup.node();
+    ingest(&node, 20).await;
+    let first = node.start(ispb(), &many()).await.unwrap();
+    node.next(ispb(), &first.next, &many()).await.unwrap();
+    let stranger = Client::new("stranger").unwrap();
+    let retrying = single();
+    let calls = (0..5_000).map(|_| node.turned_away(ispb(), &stranger));
+    let (told, retried) = tokio::join!(
+        futures_util::future::join_all(calls),
+        node.next(ispb(), &first.next, &retrying),
+    );
+    assert!(told.iter().all(Result::is_ok));
+    retried.unwrap();
+    true_sleep(SECOND).await;
+    node.turned_away(ispb(), &stranger).await.unwrap();
+    let page = node.audit(ispb(), Chain::Remarks, 0).await.unwrap();
+    let noted: Vec<_> = page.entries.iter().map(|entry| (entry.verdict, entry.unnoted)).collect();
+    let expected = [(Verdict::Foreign, 0), (Verdict::Replayed, 0), (Verdict::Foreign, 4_999)];
+    assert_eq!(noted, expected);
 }

@@ -69,6 +69,10 @@ pub struct AuditEntry {
     /// How many messages were delivered or, where a slot was ended, requeued.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub messages: u64,
+    /// Calls like it that came before it and have no entry: those of strangers are noted once a
+    /// second.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unnoted: u64,
     /// The hash of the token that was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::services::pull_stream) used: Option<TokenHash>,

@@ -236,6 +236,7 @@ impl State {
             verdict: Verdict::Done,
             thread: Some(presented.thread),
             messages: 0,
+            unnoted: 0,
             used: presented.hash,
             issued: None,
         });
@@ -296,6 +297,7 @@ impl State {
             verdict: Verdict::Done,
             thread: Some(own as u8),
             messages: messages_in(&slot.in_flight) as u64,
+            unnoted: 0,
             used: slot.token_hash,
             issued: None,
         });
@@ -402,6 +404,7 @@ impl State {
             verdict,
             thread: Some(presented.thread),
             messages: messages_in(&slot.in_flight) as u64,
+            unnoted: 0,
             used: presented.hash,
             issued: slot.token_hash,
         });
