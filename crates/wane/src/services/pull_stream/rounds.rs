@@ -88,6 +88,7 @@ pub(super) async fn attend<S: Store>(core: Arc<Core<S>>, mut line: Attended<Wait
 struct Standing {
     /// `None` where nobody has written it.
     value: Option<Value>,
+    /// What it says, but for leases that are not to be believed.
     state: State,
 }
 
@@ -161,11 +162,12 @@ impl<S: Store> Stream<'_, S> {
 
     async fn attempt(&mut self, calls: &[Waiting]) -> Result<Tried, StoreError> {
         let key = self.place.state_key("state")?;
-        let standing = match self.seen.take() {
+        let mut standing = match self.seen.take() {
             Some(standing) => standing,
             None => self.read(&key).await?,
         };
         let now = self.core.clock.now();
+        standing.state.distrust_leases(now, self.core.settings.longest_lease());
         let policy = self.core.policy(self.place.ispb).await?;
         let messages = calls.iter().map(|caller| standing.state.wanted_by(&caller.call)).sum();
         let tail = self.tail.max(standing.state.tail_hint);

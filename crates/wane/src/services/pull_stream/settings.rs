@@ -74,6 +74,11 @@ impl PullStreamSettings {
         Ok(self)
     }
 
+    /// Beyond what leases last, also those of nodes with other settings and clocks that are off.
+    pub(super) fn longest_lease(&self) -> Duration {
+        self.token_life.max(self.lease * 2)
+    }
+
     /// What holds for institutions without a policy.
     pub(super) fn policy(&self) -> Policy {
         Policy { retention: self.retention, max_readers: self.max_readers }

@@ -31,8 +31,9 @@ pub struct StreamStatus {
 impl<S: Store> PullStream<S> {
     /// How far the stream of an institution is. Changes nothing.
     pub async fn status(&self, ispb: Ispb) -> Result<StreamStatus, PullStreamError> {
-        let (state, tail) = self.standing(ispb).await?;
+        let (mut state, tail) = self.standing(ispb).await?;
         let now = self.core.clock.now();
+        state.distrust_leases(now, self.core.settings.longest_lease());
         let mut window = Window::default();
         let demand = Demand { state: &state, now, messages: 1, tail };
         window.fill(&self.core.store, self.core.place(ispb), demand).await?;

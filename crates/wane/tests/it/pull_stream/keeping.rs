@@ -1,6 +1,7 @@
 //! Messages and rows: bytes as they came, rows that fill up, retention, policies.
 
 use super::*;
+use wane::clock::OffClock;
 use wane::services::pull_stream::{MAX_MESSAGE, Policy, XML};
 use wane::store::{Keyspace, PageLimit, Ttl};
 
@@ -158,4 +159,21 @@ async fn a_policy_limits_readers_on_every_node_within_a_second() {
         let told = node.set_policy(ispb(), wrong, &Client::default()).await;
         assert!(matches!(told, Err(PullStreamError::Invalid { .. })), "{told:?}");
     }
+}
+
+/// A node that was started with its clock far ahead: its leases do not keep others out once it is gone.
+#[tokio::test(start_paused = true)]
+async fn leases_of_a_clock_that_was_far_ahead_count_as_ended() {
+    let setup = setup();
+    let day = 24 * 60 * 60 * 1_000;
+    let clock = Arc::new(OffClock::ahead_of(setup.machine.clock(), day));
+    let settings = PullStreamSettings::default();
+    let ahead = PullStream::new(setup.store.clone(), clock, setup.keys.clone(), settings).unwrap();
+    let node = setup.node();
+    let known = ingest(&node, 60).await;
+    for _ in 0..6 {
+        ahead.start(ispb(), &many()).await.unwrap();
+    }
+    assert_eq!(node.status(ispb()).await.unwrap().live_readers, 0);
+    assert_eq!(drain(&node).await.into_keys().count(), known.len(), "what they had comes again");
 }

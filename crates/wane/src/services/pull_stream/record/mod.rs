@@ -24,6 +24,8 @@ mod transitions;
 pub(super) use claim::Supply;
 pub(super) use transitions::{Answer, Call, Held, Issuer, Moment, Presented, Rules};
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
@@ -171,6 +173,16 @@ impl State {
     /// The first row that no message was claimed from. Rows before it had been there.
     pub(super) fn first_unclaimed_row(&self) -> u64 {
         self.head.row + u64::from(self.head.index > 0)
+    }
+
+    /// Ends leases that last longer than any that is given: the clock of a node was far ahead, and
+    /// slots and messages would be kept from others until then.
+    pub(super) fn distrust_leases(&mut self, now: Timestamp, longest: Duration) {
+        let now = now.as_unix_millis();
+        let latest = now.saturating_add(longest.as_millis() as u64);
+        for slot in self.slots.iter_mut().filter(|slot| slot.lease_until > latest) {
+            slot.lease_until = now;
+        }
     }
 
     /// Whether messages of the row are in flight or requeued.

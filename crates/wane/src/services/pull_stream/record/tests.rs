@@ -165,6 +165,23 @@ fn a_token_is_answered_the_same_until_the_next_one_is_used() {
     assert_eq!(world.next(one, Form::MULTIPART), Answer::Refused(Refusal::OutOfOrder));
 }
 
+#[test]
+fn a_lease_that_is_longer_than_any_counts_as_ended() {
+    let mut world = World::with_rows(&[10, 10]);
+    let longest = Duration::from_secs(300);
+    let first = world.start(Form::MULTIPART);
+    world.now -= 300_000 - LEASE;
+    let at = |now| Timestamp::from_unix_millis(now);
+    world.state.distrust_leases(at(world.now), longest);
+    assert_eq!(world.state.live_readers(at(world.now)), 1, "as long as one may be");
+    world.now -= 1;
+    world.state.distrust_leases(at(world.now), longest);
+    assert_eq!(world.state.live_readers(at(world.now)), 0);
+    let token = world.token(&first);
+    let second = world.next(token, Form::MULTIPART);
+    assert_eq!(held(&second).lease_until, world.now + LEASE, "it may be taken up again");
+}
+
 /// What is read of the log follows from it: retries of many readers read nothing ahead.
 #[test]
 fn a_call_that_was_answered_before_wants_nothing_more() {
