@@ -3,9 +3,10 @@
 //! A reader takes a place before it looks whether there is a message, so that none that comes after
 //! the look is missed. Messages that come in on this node wake all who wait for the institution.
 //! Those of other nodes are found by one task that looks whether the next row is there, many
-//! institutions in one call and at a bounded rate; it ends when nobody waits.
+//! institutions in one call, in turn, and at a bounded rate; it ends when nobody waits.
 //!
-//! Invariant: a place exists as long as somebody waits on it.
+//! Invariant: a place exists as long as somebody waits on it. There is a [`Lookout`] at most, and a
+//! reader that parks while there is none starts one.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,8 +19,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
+use super::Ispb;
 use super::core::Core;
-use super::{Ispb, PullStreamSettings};
 use crate::clock::Clock;
 use crate::store::{Key, Store};
 
@@ -91,21 +92,56 @@ impl Parking {
         self.spots.lock().values().map(|spot| spot.waiting).sum()
     }
 
-    /// Institutions that are waited for, with the row that would come next.
-    fn next_rows(&self) -> Vec<(Ispb, u64)> {
+    /// Institutions that are waited for, with the row that would come next: in order after `last`, and
+    /// then from the first one on.
+    fn next_rows(&self, last: Option<Ispb>) -> Vec<(Ispb, u64)> {
         let spots = self.spots.lock();
-        spots.iter().filter_map(|(ispb, spot)| Some((*ispb, spot.next_row?))).collect()
+        let mut rows: Vec<_> =
+            spots.iter().filter_map(|(ispb, spot)| Some((*ispb, spot.next_row?))).collect();
+        drop(spots);
+        rows.sort_unstable_by_key(|(ispb, _)| (Some(*ispb) <= last, *ispb));
+        rows.truncate(LOOKED_AT);
+        rows
     }
 
-    /// Whether nobody waits, so that the lookout ends and the next reader starts another one.
-    fn has_emptied(&self) -> bool {
-        if !self.spots.lock().is_empty() {
+    /// The right to look out, unless somebody has it.
+    fn lookout(self: &Arc<Self>) -> Option<Lookout> {
+        let is_free = !self.has_lookout.swap(true, Ordering::SeqCst);
+        is_free.then(|| Lookout { parking: Arc::clone(self), is_held: true })
+    }
+}
+
+/// The right to look out for rows of other nodes. Dropped, somebody else may have it.
+#[derive(Debug)]
+pub(super) struct Lookout {
+    parking: Arc<Parking>,
+    is_held: bool,
+}
+
+impl Lookout {
+    /// Gives the right up if nobody waits: the next reader starts another lookout.
+    fn has_ended(&mut self) -> bool {
+        let Self { parking, is_held } = self;
+        if !parking.spots.lock().is_empty() {
             return false;
         }
-        self.has_lookout.store(false, Ordering::SeqCst);
+        parking.has_lookout.store(false, Ordering::SeqCst);
+        *is_held = false;
+        if parking.spots.lock().is_empty() {
+            return true;
+        }
         // Whoever came just before took it that there is a lookout: unless another has begun, it
         // goes on.
-        self.spots.lock().is_empty() || self.has_lookout.swap(true, Ordering::SeqCst)
+        *is_held = !parking.has_lookout.swap(true, Ordering::SeqCst);
+        !*is_held
+    }
+}
+
+impl Drop for Lookout {
+    fn drop(&mut self) {
+        if self.is_held {
+            self.parking.has_lookout.store(false, Ordering::SeqCst);
+        }
     }
 }
 
@@ -150,32 +186,28 @@ impl Drop for Parked {
     }
 }
 
-/// Whether a lookout has to be started: one task of a node is enough.
-pub(super) fn needs_lookout<S: Store>(core: &Core<S>) -> bool {
-    let PullStreamSettings { look_every, .. } = &core.settings;
-    look_every.is_some() && !core.parking.has_lookout.swap(true, Ordering::SeqCst)
+/// A lookout that has to be started: one task of a node is enough.
+pub(super) fn missing_lookout<S: Store>(core: &Core<S>) -> Option<Lookout> {
+    core.settings.look_every.and_then(|_| core.parking.lookout())
 }
 
 /// Looks for rows of other nodes as long as somebody waits.
-pub(super) async fn look_out<S: Store>(core: Arc<Core<S>>) {
+pub(super) async fn look_out<S: Store>(core: Arc<Core<S>>, mut lookout: Lookout) {
     let Some(every) = core.settings.look_every else { return };
-    let mut begin = 0;
+    let mut last = None;
     loop {
         core.clock.sleep(every).await;
-        if core.parking.has_emptied() {
+        if lookout.has_ended() {
             return;
         }
-        let waited_for = core.parking.next_rows();
-        let count = waited_for.len().min(LOOKED_AT);
-        if count == 0 {
-            continue;
-        }
-        begin %= waited_for.len();
-        let around = waited_for.iter().cycle().skip(begin).take(count);
-        let looked: Vec<(Ispb, Key)> = around
-            .filter_map(|(ispb, row)| Some((*ispb, core.place(*ispb).row_key(*row).ok()?)))
+        let looked: Vec<(Ispb, Key)> = core
+            .parking
+            .next_rows(last)
+            .into_iter()
+            .filter_map(|(ispb, row)| Some((ispb, core.place(ispb).row_key(row).ok()?)))
             .collect();
-        begin += count;
+        let Some((ispb, _)) = looked.last() else { continue };
+        last = Some(*ispb);
         let keys: Vec<Key> = looked.iter().map(|(_, key)| key.clone()).collect();
         // A look that fails is made again: readers also come back by themselves.
         let Ok(found) = core.store.get_batch(&keys).await else { continue };
@@ -184,5 +216,57 @@ pub(super) async fn look_out<S: Store>(core: Arc<Core<S>>) {
                 core.parking.wake(ispb);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+
+    fn parking() -> Arc<Parking> {
+        Arc::new(Parking::new(&*ManualClock::seeded(1)))
+    }
+
+    fn waiting(parking: &Arc<Parking>, number: usize) -> Parked {
+        let place = parking.take(format!("{number:08}").parse().unwrap());
+        place.waits_for(7);
+        place
+    }
+
+    /// A task that is dropped midway, as with its runtime, or that panics, keeps nobody else from it.
+    #[test]
+    fn a_lookout_that_is_dropped_is_missing_again() {
+        let parking = parking();
+        let mut lookout = parking.lookout().unwrap();
+        assert!(parking.lookout().is_none(), "one is enough");
+        let place = waiting(&parking, 0);
+        assert!(!lookout.has_ended());
+        drop(lookout);
+        lookout = parking.lookout().unwrap();
+        drop(place);
+        assert!(lookout.has_ended());
+        let other = parking.lookout().unwrap();
+        drop(lookout);
+        assert!(parking.lookout().is_none(), "the other one has it");
+        drop(other);
+    }
+
+    /// Readers that come and go meanwhile change nobody's turn.
+    #[test]
+    fn institutions_are_looked_at_in_turn() {
+        let parking = parking();
+        let places: Vec<_> = (0..1_200).map(|number| waiting(&parking, number * 2)).collect();
+        let (mut seen, mut last) = (std::collections::BTreeSet::new(), None);
+        for turn in 0..3 {
+            let looked = parking.next_rows(last);
+            assert_eq!(looked.len(), LOOKED_AT);
+            last = looked.last().map(|(ispb, _)| *ispb);
+            seen.extend(looked.into_iter().map(|(ispb, _)| ispb));
+            let short: Vec<_> =
+                (0..50).map(|n| waiting(&parking, turn * 400 + n * 2 + 1)).collect();
+            drop(short);
+        }
+        assert_eq!(seen.len(), places.len(), "all of them within three looks");
     }
 }

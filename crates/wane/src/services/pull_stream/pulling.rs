@@ -210,8 +210,8 @@ impl<S: Store> PullStream<S> {
     }
 
     fn keep_lookout(&self) {
-        if parking::needs_lookout(&self.core) {
-            self.serve(parking::look_out(Arc::clone(&self.core)));
+        if let Some(lookout) = parking::missing_lookout(&self.core) {
+            self.serve(parking::look_out(Arc::clone(&self.core), lookout));
         }
     }
 

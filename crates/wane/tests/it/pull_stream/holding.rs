@@ -38,6 +38,29 @@ async fn a_parked_reader_is_answered_when_a_message_comes_here_or_elsewhere() {
     }
 }
 
+/// What lies between the head of the record and the end of the log is gone: the next row comes after it.
+#[tokio::test(start_paused = true)]
+async fn a_reader_of_a_log_that_expired_is_answered_when_a_message_comes_elsewhere() {
+    let setup = setup();
+    let (node, producer) = (setup.node(), setup.node());
+    let first = node.start(ispb(), &many()).await.unwrap();
+    assert_eq!(first.batch, None);
+    ingest(&producer, 30).await;
+    true_sleep(SECOND * 2).await;
+    setup.store_clock.advance(SECOND * 31 * 86_400);
+    let parked = tokio::spawn({
+        let (node, token) = (node.clone(), first.next.clone());
+        async move { node.next(ispb(), &token, &many()).await.unwrap() }
+    });
+    true_sleep(SECOND).await;
+    assert_eq!(node.parked(), 1);
+    let came = setup.machine.elapsed();
+    let known = ingest(&producer, 1).await;
+    assert_eq!(ids(&parked.await.unwrap()), known);
+    let waited = setup.machine.elapsed() - came;
+    assert!(waited <= Duration::from_millis(250), "{waited:?}");
+}
+
 /// What a parked reader's token is answered with is what every retry gets, and is acknowledged only
 /// by the token that came with it.
 #[tokio::test(start_paused = true)]

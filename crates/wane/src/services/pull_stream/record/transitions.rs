@@ -74,7 +74,8 @@ pub(in super::super) enum Call {
 pub(in super::super) enum Answer {
     /// These messages, in the form of the slot.
     Batch { held: Held, spans: Vec<Span>, is_replay: bool },
-    /// None so far. Something may come at `look_at` at the latest, where a lease ends.
+    /// None so far. Something may come at `look_at` at the latest, where a lease ends, and the next
+    /// row of the log will be `head_row`.
     Empty { held: Held, look_at: Option<u64>, head_row: u64 },
     /// The slot is free.
     Ended,
@@ -191,7 +192,12 @@ impl State {
         let claim = self.claim(own, reader.form.capacity(), at);
         let has_news = !claim.spans.is_empty() || !slot.in_flight.is_empty();
         if !has_news && !self.is_fading(own, at) {
-            return Step::unchanged(self.answer(own, *presented, false, at));
+            let mut answer = self.answer(own, *presented, false, at);
+            if let Answer::Empty { head_row, .. } = &mut answer {
+                // Rows that are gone lie before it, and nothing will come there.
+                *head_row = claim.head.row;
+            }
+            return Step::unchanged(answer);
         }
         let spans = self.settle(claim, at);
         if acknowledges {
