@@ -127,8 +127,11 @@ impl<S: Store> PullStream<S> {
     }
 
     async fn pull(&self, pull: Pull<'_>, call: Call) -> Result<Pulled, PullStreamError> {
-        let mut issued = None;
+        let (mut issued, used) = (None, call.token_hash());
         match (self.wait(pull, call, &mut issued).await, issued) {
+            (Err(PullStreamError::Refused(refusal)), _) => {
+                self.refused(pull.ispb, refusal, pull.action, &pull.reader.client, used).await
+            }
             (Err(error), Some(next)) if is_passing(&error) => Ok(Pulled { batch: None, next }),
             (pulled, _) => pulled,
         }
@@ -150,14 +153,12 @@ impl<S: Store> PullStream<S> {
             let used = call.token_hash();
             let Answered { answer, rows } = self.ask(ispb, call).await?;
             let held = match answer {
-                Answer::Refused(refusal) => {
-                    return self.refused(ispb, refusal, action, &reader.client, used).await;
-                }
+                Answer::Refused(refusal) => return Err(PullStreamError::Refused(refusal)),
                 Answer::Ended => return Err(PullStreamError::Refused(Refusal::Gone)),
                 Answer::Unsigned => return Err(key_unknown().into()),
-                Answer::Batch { held, spans, is_replay } => {
+                Answer::Batch { held, spans, is_unnoted } => {
                     let delivery = self.delivery(ispb, &held, &spans, rows).await?;
-                    if is_replay {
+                    if is_unnoted {
                         let entry = self.entry(action, Verdict::Replayed, &reader.client, used);
                         let messages = delivery.messages.len() as u64;
                         let thread = Some(held.presented.thread);

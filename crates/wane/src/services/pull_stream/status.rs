@@ -71,6 +71,8 @@ impl<S: Store> PullStream<S> {
 
     /// Sets what holds for an institution. Other nodes go by it within a second. Messages that are
     /// in the log already keep the retention that they came in with.
+    ///
+    /// [`StoreError::Unknown`] of `audit` where it holds, and the audit could not be told.
     pub async fn set_policy(
         &self,
         ispb: Ispb,
@@ -78,12 +80,15 @@ impl<S: Store> PullStream<S> {
         who: &Client,
     ) -> Result<(), PullStreamError> {
         let policy = policy.checked()?;
-        self.remark(ispb, self.entry(Action::Policy, Verdict::Done, who, None)).await?;
         let key = self.core.place(ispb).state_key("policy")?;
         // Without a fence nothing refuses it.
         drop(self.core.store.put(&key, policy.write()?).await?);
         self.core.policies.note(ispb, policy, self.core.clock.monotonic());
-        Ok(())
+        let remark = self.remark(ispb, self.entry(Action::Policy, Verdict::Done, who, None)).await;
+        remark.map_err(|error| {
+            let source = format!("the policy holds, and the audit does not tell of it: {error}");
+            StoreError::Unknown { backend: "audit", source: source.into() }.into()
+        })
     }
 
     /// Entries of the audit from a row on, in order.

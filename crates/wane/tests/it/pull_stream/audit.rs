@@ -3,8 +3,8 @@
 use super::metered::{Metered, Op, Quirk};
 use super::tripped::{Trip, Tripped};
 use super::*;
-use wane::services::pull_stream::{AuditCheck, Chain, Verdict};
-use wane::store::{ClusteringRange, Keyspace, Life, PageLimit, Value, Write};
+use wane::services::pull_stream::{Action, AuditCheck, Chain, Policy, Verdict};
+use wane::store::{ClusteringRange, Keyspace, Life, PageLimit, Ttl, Value, Write};
 
 /// Hashes of all tokens that the chain says were issued.
 async fn issued<S: Store>(node: &PullStream<S>) -> Vec<String> {
@@ -213,4 +213,63 @@ async fn strangers_fill_neither_the_audit_nor_the_line_before_it() {
     let noted: Vec<_> = page.entries.iter().map(|entry| (entry.verdict, entry.unnoted)).collect();
     let expected = [(Verdict::Foreign, 0), (Verdict::Replayed, 0), (Verdict::Foreign, 4_999)];
     assert_eq!(noted, expected);
+}
+
+/// Actions and verdicts of both chains, those of transitions first.
+async fn noted<S: Store>(node: &PullStream<S>) -> Vec<(Action, Verdict)> {
+    let mut noted = Vec::new();
+    for chain in [Chain::Transitions, Chain::Remarks] {
+        let page = node.audit(ispb(), chain, 0).await.expect("nothing fails here");
+        noted.extend(page.entries.into_iter().map(|entry| (entry.action, entry.verdict)));
+    }
+    noted
+}
+
+/// A retry that prolongs the lease changes the record, which then tells of it.
+#[tokio::test(start_paused = true)]
+async fn each_retry_is_noted_once() {
+    let setup = setup();
+    let node = setup.node();
+    ingest(&node, 20).await;
+    let first = node.start(ispb(), &many()).await.unwrap();
+    node.next(ispb(), &first.next, &many()).await.unwrap();
+    for _ in 0..2 {
+        node.next(ispb(), &first.next, &many()).await.unwrap();
+        true_sleep(LEASE / 2 + SECOND).await;
+    }
+    let noted = noted(&node).await;
+    let retries = noted.iter().filter(|(_, verdict)| *verdict == Verdict::Replayed).count();
+    assert_eq!(retries, 2, "{noted:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_whose_messages_have_expired_is_noted_as_refused() {
+    let setup = setup();
+    let node = setup.node();
+    ingest(&node, 20).await;
+    let first = node.start(ispb(), &many()).await.unwrap();
+    node.next(ispb(), &first.next, &many()).await.unwrap();
+    setup.store_clock.advance(SECOND * 31 * 86_400);
+    let other = setup.node();
+    assert_eq!(refusal(other.next(ispb(), &first.next, &many()).await), Refusal::Expired);
+    assert_eq!(noted(&other).await.last(), Some(&(Action::Next, Verdict::Expired)));
+}
+
+/// The audit tells of what was done, not of what was going to be.
+#[tokio::test(start_paused = true)]
+async fn a_policy_is_noted_once_it_holds() {
+    let setup = setup();
+    let store = Metered::new(setup.store.clone());
+    let node = setup.node_over(store.clone(), PullStreamSettings::default());
+    let policy = Policy { retention: Ttl::MAX, max_readers: 3 };
+    store.set(Quirk::Fails(Op::Put, Keyspace::PullStreamState));
+    assert!(node.set_policy(ispb(), policy, &Client::default()).await.is_err());
+    assert_eq!(noted(&node).await, []);
+    store.set(Quirk::Fails(Op::Insert, Keyspace::Audit));
+    let told = node.set_policy(ispb(), policy, &Client::default()).await.unwrap_err();
+    assert!(told.to_string().contains("the policy holds"), "{told}");
+    assert_eq!(setup.node().policy(ispb()).await.unwrap(), policy);
+    store.set(Quirk::None);
+    node.set_policy(ispb(), policy, &Client::default()).await.unwrap();
+    assert_eq!(noted(&node).await, [(Action::Policy, Verdict::Done)]);
 }

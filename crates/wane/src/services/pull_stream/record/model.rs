@@ -415,7 +415,7 @@ impl Machine {
 
     /// Within a tenancy messages come in the order of the log, but for those that were requeued.
     fn order_holds(&mut self, before: &State, answer: &Answer) {
-        let Answer::Batch { held, spans, is_replay: false } = answer else { return };
+        let Answer::Batch { held, spans, is_unnoted: false } = answer else { return };
         let slot = usize::from(held.presented.thread);
         let last = &mut self.last_given[slot];
         let epoch = self.world.state.slots[slot].epoch;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::transitions::Step;
 use super::*;
 use crate::clock::ManualClock;
+use crate::services::pull_stream::audit::Verdict;
 use crate::services::pull_stream::keys::{TokenKey, TokenKeys};
 use crate::services::pull_stream::token;
 use crate::services::pull_stream::{Reader, Refusal};
@@ -132,7 +133,7 @@ pub(super) fn given(answer: &Answer) -> Vec<(u64, u8)> {
 }
 
 fn is_replay(answer: &Answer) -> bool {
-    matches!(answer, Answer::Batch { is_replay: true, .. })
+    matches!(answer, Answer::Batch { is_unnoted: true, .. })
 }
 
 fn row(number: u64, count: u8) -> Vec<(u64, u8)> {
@@ -343,9 +344,14 @@ fn a_retry_prolongs_the_lease_only_when_half_of_it_is_gone() {
     };
     let second = world.next(one, Form::SINGLE);
     world.now += LEASE / 2 + 1;
-    let again = world.next(one, Form::SINGLE);
+    let client = Client::new("another").unwrap();
+    let retry = Reader { client: client.clone(), form: Form::SINGLE };
+    let again = world.apply(&Call::Next { reader: retry, presented: one });
     assert_eq!(text(&again), text(&second), "the same token");
     assert_eq!(held(&again).lease_until, world.now + LEASE);
+    let entry = world.state.audit.entries.last().unwrap();
+    assert_eq!((entry.verdict, &entry.who), (Verdict::Replayed, &client), "whoever asked again");
+    assert!(!is_replay(&again), "it is noted, and need not be remarked on");
 }
 
 #[test]

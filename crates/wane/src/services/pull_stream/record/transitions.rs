@@ -72,8 +72,9 @@ pub(in super::super) enum Call {
 /// What a call is answered once the record stands in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) enum Answer {
-    /// These messages, in the form of the slot.
-    Batch { held: Held, spans: Vec<Span>, is_replay: bool },
+    /// These messages, in the form of the slot. `is_unnoted` for a retry that changes nothing, of which
+    /// the record does not tell the audit.
+    Batch { held: Held, spans: Vec<Span>, is_unnoted: bool },
     /// None so far. Something may come at `look_at` at the latest, where a lease ends, and the next
     /// row of the log will be `head_row`.
     Empty { held: Held, look_at: Option<u64>, head_row: u64 },
@@ -173,7 +174,8 @@ impl State {
         let spans = self.settle(claim, at);
         let presented = Presented { thread: own as u8, epoch, seq: 0, hash: None };
         self.issue(own, spans, reader, at);
-        self.note(own, Action::Start, self.verdict(own), &presented, at);
+        let (action, verdict, client) = (Action::Start, self.verdict(own), &reader.client);
+        self.note(own, Use { action, verdict, client, presented: &presented }, at);
         Step::changed(self.answer(own, presented, false, at))
     }
 
@@ -187,7 +189,7 @@ impl State {
         let slot = &self.slots[own];
         let acknowledges = presented.seq == slot.seq;
         if !acknowledges && !slot.in_flight.is_empty() {
-            return self.replay(own, presented, at);
+            return self.replay(own, reader, presented, at);
         }
         let claim = self.claim(own, reader.form.capacity(), at);
         let has_news = !claim.spans.is_empty() || !slot.in_flight.is_empty();
@@ -204,12 +206,19 @@ impl State {
             self.slots[own].since = presented.seq;
         }
         self.issue(own, spans, reader, at);
-        self.note(own, Action::Next, self.verdict(own), presented, at);
+        let (action, verdict, client) = (Action::Next, self.verdict(own), &reader.client);
+        self.note(own, Use { action, verdict, client, presented }, at);
         Step::changed(self.answer(own, *presented, false, at))
     }
 
     /// The same again. The lease is prolonged once less than half of it is left.
-    fn replay(&mut self, own: usize, presented: &Presented, at: &Moment<'_>) -> Step {
+    fn replay(
+        &mut self,
+        own: usize,
+        reader: &Reader,
+        presented: &Presented,
+        at: &Moment<'_>,
+    ) -> Step {
         let slot = &self.slots[own];
         let knows_key = at.issuer.keys.by_kid(&slot.kid).is_some();
         if !knows_key && at.now.as_unix_millis() < slot.expires_at {
@@ -222,9 +231,10 @@ impl State {
                 self.sign(own, at);
             }
             self.slots[own].lease_until = later(at.now, at.rules.lease);
-            self.note(own, Action::Next, Verdict::Replayed, presented, at);
+            let (action, verdict, client) = (Action::Next, Verdict::Replayed, &reader.client);
+            self.note(own, Use { action, verdict, client, presented }, at);
         }
-        Step { answer: self.answer(own, *presented, true, at), changed: is_fading }
+        Step { answer: self.answer(own, *presented, !is_fading, at), changed: is_fading }
     }
 
     fn end(&mut self, own: usize, client: &Client, presented: &Presented, at: &Moment<'_>) -> Step {
@@ -375,12 +385,18 @@ impl State {
         left < at.rules.lease / 2 || at.issuer.keys.by_kid(&slot.kid).is_none()
     }
 
-    fn answer(&self, own: usize, presented: Presented, is_replay: bool, at: &Moment<'_>) -> Answer {
+    fn answer(
+        &self,
+        own: usize,
+        presented: Presented,
+        is_unnoted: bool,
+        at: &Moment<'_>,
+    ) -> Answer {
         let slot = &self.slots[own];
         let token = self.token(own, at);
         let held = Held { presented, form: slot.form, token, lease_until: slot.lease_until };
         if !slot.in_flight.is_empty() {
-            return Answer::Batch { held, spans: slot.in_flight.clone(), is_replay };
+            return Answer::Batch { held, spans: slot.in_flight.clone(), is_unnoted };
         }
         let others = self.slots.iter().enumerate().filter(|(index, _)| *index != own);
         let is_busy = |slot: &Slot| !slot.in_flight.is_empty() && slot.is_live(at.now);
@@ -394,27 +410,29 @@ impl State {
     }
 
     /// Lets an entry ride along: a token was used, and another one issued.
-    fn note(
-        &mut self,
-        own: usize,
-        action: Action,
-        verdict: Verdict,
-        presented: &Presented,
-        at: &Moment<'_>,
-    ) {
+    fn note(&mut self, own: usize, used: Use<'_>, at: &Moment<'_>) {
         let slot = &self.slots[own];
         self.audit.entries.push(AuditEntry {
             at: at.now.as_unix_millis(),
-            who: slot.client.clone(),
-            action,
-            verdict,
-            thread: Some(presented.thread),
+            who: used.client.clone(),
+            action: used.action,
+            verdict: used.verdict,
+            thread: Some(used.presented.thread),
             messages: messages_in(&slot.in_flight) as u64,
             unnoted: 0,
-            used: presented.hash,
+            used: used.presented.hash,
             issued: slot.token_hash,
         });
     }
+}
+
+/// The use of a token, for the audit.
+#[derive(Debug, Clone, Copy)]
+struct Use<'a> {
+    action: Action,
+    verdict: Verdict,
+    client: &'a Client,
+    presented: &'a Presented,
 }
 
 fn later(now: Timestamp, by: Duration) -> u64 {
