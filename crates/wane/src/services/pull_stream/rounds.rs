@@ -4,7 +4,7 @@
 //! was last seen, and writes what comes of them over exactly that. Refused, it plans anew against
 //! what stands there instead. Where the store does not know, the record is read: under our version
 //! and nonce it is done, else it is planned anew, and a call that was carried out already finds
-//! itself answered: its token is one behind, or its start is known by its number.
+//! itself answered: its token is one behind, its start is known by its number, its end by its entry.
 //!
 //! Invariant: calls are answered only once what they are told stands in the store. Answers that
 //! need no write are given from a record that was read since the round began.
@@ -20,7 +20,7 @@ use super::core::Core;
 use super::lines::Attended;
 use super::log::{Demand, Place, SealedRow, Tail, Window, tail_key};
 use super::record::{Answer, Call, Issuer, Moment, Riding, Rules, State};
-use super::{PullStreamError, store_error_again};
+use super::{PullStreamError, Refusal, store_error_again};
 use crate::store::{Key, Outcome, Record, Store, StoreError, Value};
 
 /// Calls that share a write at most.
@@ -48,6 +48,8 @@ pub(super) struct Answered {
     pub(super) answer: Answer,
     pub(super) rows: Vec<(u64, Arc<SealedRow>)>,
 }
+
+type Told = Result<Answered, StoreError>;
 
 /// Serves a line of calls until it rests.
 pub(super) async fn attend<S: Store>(core: Arc<Core<S>>, mut line: Attended<Waiting>) {
@@ -130,7 +132,7 @@ impl<S: Store> Stream<'_, S> {
             Ok(answers) => {
                 for (caller, answer) in calls.into_iter().zip(answers) {
                     // Whoever has left asks again, and is given the same.
-                    drop(caller.answer.send(Ok(answer)));
+                    drop(caller.answer.send(answer.map_err(PullStreamError::Store)));
                 }
             }
             Err(error) => {
@@ -142,12 +144,16 @@ impl<S: Store> Stream<'_, S> {
     }
 
     /// Tries until what is planned stands in the store.
-    async fn settle(&mut self, calls: &[Waiting]) -> Result<Vec<Answered>, PullStreamError> {
+    async fn settle(&mut self, calls: &[Waiting]) -> Result<Vec<Told>, PullStreamError> {
         let mut unclear = None;
         self.is_fresh = false;
         for _ in 0..ATTEMPTS {
             match self.attempt(calls).await {
-                Ok(Tried::Settled(answers)) => return Ok(answers),
+                Ok(Tried::Settled(answers)) => {
+                    let told = calls.iter().zip(answers);
+                    let unclear = unclear.as_ref();
+                    return Ok(told.map(|(call, told)| self.told(call, told, unclear)).collect());
+                }
                 Ok(Tried::Overtaken) => {}
                 Ok(Tried::Unclear(error)) => unclear = Some(error),
                 // It says that nothing was written, which an earlier try may yet have been.
@@ -158,6 +164,21 @@ impl<S: Store> Stream<'_, S> {
             }
         }
         Err(unclear.map_or(PullStreamError::Contended, PullStreamError::Store))
+    }
+
+    /// What a call is told. After a write that may have been applied, an end that finds its slot gone
+    /// may have ended it: its entry tells, or nobody knows.
+    fn told(&self, caller: &Waiting, told: Answered, unclear: Option<&StoreError>) -> Told {
+        let (Call::End { presented, .. }, Answer::Refused(Refusal::Gone), Some(unclear)) =
+            (&caller.call, &told.answer, unclear)
+        else {
+            return Ok(told);
+        };
+        let seen = self.seen.as_ref();
+        if seen.is_some_and(|standing| standing.state.tells_of_end(presented)) {
+            return Ok(Answered { answer: Answer::Ended, ..told });
+        }
+        Err(store_error_again(unclear))
     }
 
     async fn attempt(&mut self, calls: &[Waiting]) -> Result<Tried, StoreError> {

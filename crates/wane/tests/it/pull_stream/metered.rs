@@ -31,6 +31,8 @@ pub(super) enum Quirk {
     EmptyPages,
     /// Such calls take effect at once, and are answered so much later.
     Slow(Op, Keyspace, Duration),
+    /// Such calls take effect at once, and their answers are lost, which is noticed so much later.
+    Loses(Op, Keyspace, Duration),
     /// Such calls fail, and say so.
     Fails(Op, Keyspace),
 }
@@ -78,7 +80,17 @@ impl<S: Store> Metered<S> {
                 true_sleep(by).await;
                 answer
             }
-            Quirk::None | Quirk::EmptyPages | Quirk::Slow(..) | Quirk::Fails(..) => request.await,
+            Quirk::Loses(lost, at, after) if (lost, at) == (op, keyspace) => {
+                let answer = request.await;
+                true_sleep(after).await;
+                let source = "no answer came".into();
+                answer.and(Err(StoreError::Unknown { backend: "metered", source }))
+            }
+            Quirk::None
+            | Quirk::EmptyPages
+            | Quirk::Slow(..)
+            | Quirk::Loses(..)
+            | Quirk::Fails(..) => request.await,
         }
     }
 }

@@ -139,3 +139,38 @@ async fn a_retry_on_a_node_whose_keys_are_behind_is_told_to_try_again() {
     assert_eq!(other.next(ispb(), &first.next, &many()).await.unwrap(), second);
     assert_eq!(node.next(ispb(), &first.next, &many()).await.unwrap(), second);
 }
+
+/// An end is written, its answer is lost, and another node has written before anybody looks.
+#[tokio::test(start_paused = true)]
+async fn an_end_that_was_carried_out_is_not_told_that_it_came_too_late() {
+    for is_forgotten in [false, true] {
+        let setup = setup();
+        let (store, node) = metered(&setup);
+        let other = setup.node();
+        ingest(&node, 40).await;
+        let first = node.start(ispb(), &many()).await.unwrap();
+        true_sleep(SECOND).await;
+        store.set(Quirk::Loses(Op::Swap, Keyspace::PullStreamState, SECOND * 3));
+        let (ending, token) = (node.clone(), first.next.clone());
+        let ended =
+            tokio::spawn(async move { ending.end(ispb(), &token, &Client::default()).await });
+        true_sleep(Duration::from_millis(500)).await;
+        let mut pulled = other.start(ispb(), &many()).await.unwrap();
+        if is_forgotten {
+            true_sleep(Duration::from_millis(100)).await;
+            pulled = other.next(ispb(), &pulled.next, &many()).await.unwrap();
+        }
+        assert_eq!(ids(&pulled).len(), 10);
+        let told = ended.await.unwrap();
+        if is_forgotten {
+            let is_unknown =
+                matches!(told, Err(PullStreamError::Store(StoreError::Unknown { .. })));
+            assert!(is_unknown, "its entry is in the chain by now: {told:?}");
+        } else {
+            told.unwrap();
+        }
+        store.set(Quirk::None);
+        let again = node.end(ispb(), &first.next, &Client::default()).await;
+        assert_eq!(refusal(again), Refusal::Gone);
+    }
+}

@@ -259,6 +259,17 @@ impl State {
         Step::changed(Answer::Ended)
     }
 
+    /// Whether an end with this token was carried out, and is still on its way to the audit.
+    pub(in super::super) fn tells_of_end(&self, presented: &Presented) -> bool {
+        let is_it = |entry: &AuditEntry| {
+            entry.action == Action::End
+                && entry.thread == Some(presented.thread)
+                && entry.used.is_some()
+                && entry.used == presented.hash
+        };
+        self.audit.entries.iter().any(is_it)
+    }
+
     /// The slot of a token, if the token may still use it.
     fn checked(&self, presented: &Presented, at: &Moment<'_>) -> Result<usize, Refusal> {
         let own = usize::from(presented.thread);
