@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use super::audit::Remark;
+use super::budget::Budget;
 use super::keys::KeySource;
 use super::lines::Lines;
 use super::log::{Ingest, Place};
@@ -24,6 +25,8 @@ pub(super) struct Core<S> {
     pub(super) settings: PullStreamSettings,
     pub(super) readers: Arc<Lines<Waiting>>,
     pub(super) producers: Arc<Lines<Ingest>>,
+    /// What producers may let wait.
+    pub(super) budget: Arc<Budget>,
     pub(super) remarks: Arc<Lines<Remark>>,
     pub(super) parking: Arc<Parking>,
     pub(super) policies: Policies,
@@ -45,6 +48,7 @@ impl<S: Store> Core<S> {
             settings,
             readers: Lines::new(&*clock),
             producers: Lines::new(&*clock),
+            budget: Arc::default(),
             remarks: Lines::new(&*clock),
             parking: Arc::new(Parking::new(&*clock)),
             policies: Policies::default(),

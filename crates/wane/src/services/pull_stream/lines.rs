@@ -20,7 +20,7 @@ use super::{Ispb, PullStreamError};
 use crate::clock::{Clock, SharedClock};
 
 /// How many callers may wait for one institution.
-pub(super) const MAX_WAITING: usize = 4_096;
+const MAX_WAITING: usize = 4_096;
 
 /// Lines that room is kept for when fewer are busy.
 const SPARE_LINES: usize = 64;

@@ -58,6 +58,7 @@
 
 mod audit;
 mod body;
+mod budget;
 mod core;
 mod ispb;
 mod keys;
@@ -161,11 +162,8 @@ pub enum PullStreamError {
     #[error(transparent)]
     Refused(Refusal),
 
-    /// Too many callers wait for the institution already. Nothing was done; try again.
-    #[error(
-        "{} callers wait for the institution already; try again after a pause",
-        lines::MAX_WAITING
-    )]
+    /// Too many callers, or too many bytes, wait already. Nothing was done; try again.
+    #[error("too many callers or messages wait already; try again after a pause")]
     Busy,
 
     /// Other nodes kept changing the stream. Nothing was done; try again.
@@ -236,6 +234,7 @@ impl<S: Store> PullStream<S> {
     /// Takes messages in for an institution, in this order, and returns once they are durable.
     ///
     /// Combined with other calls of this process. After [`StoreError::Unknown`] some may be in.
+    /// [`PullStreamError::Busy`] where 32 MiB wait for the institution, or 256 MiB on this node.
     pub async fn ingest(
         &self,
         ispb: Ispb,
@@ -245,8 +244,10 @@ impl<S: Store> PullStream<S> {
         let messages = batch.into_messages().into_iter();
         let messages: Vec<_> = messages.map(|message| (ResourceId::draw(clock), message)).collect();
         let ids = messages.iter().map(|(id, _)| *id).collect();
+        let bytes = messages.iter().map(|(_, message)| message.as_bytes().len()).sum();
+        let share = self.core.budget.take(ispb, bytes).ok_or(PullStreamError::Busy)?;
         let (answer, answered) = oneshot::channel();
-        if let Some(line) = self.core.producers.join(ispb, Ingest { messages, answer })? {
+        if let Some(line) = self.core.producers.join(ispb, Ingest { messages, share, answer })? {
             self.serve(log::attend(Arc::clone(&self.core), line));
         }
         answered.await.unwrap_or_else(|_| Err(pulling::unserved().into()))?;

@@ -174,3 +174,20 @@ async fn an_end_that_was_carried_out_is_not_told_that_it_came_too_late() {
         assert_eq!(refusal(again), Refusal::Gone);
     }
 }
+
+/// Producers hold memory while they wait: by bytes, not only by their number.
+#[tokio::test(start_paused = true)]
+async fn producers_of_a_store_that_hangs_hold_a_bounded_number_of_bytes() {
+    let setup = setup();
+    let (store, node) = metered(&setup);
+    store.set(Quirk::Slow(Op::Insert, Keyspace::PullStreamLog, SECOND));
+    let long = |_| Message::new(vec![b'x'; 200 * 1_024]).unwrap();
+    let all = Batch::new((0..10).map(long).collect()).unwrap();
+    let calls = (0..40).map(|_| node.ingest(ispb(), all.clone()));
+    let told = futures_util::future::join_all(calls).await;
+    let busy = told.iter().filter(|told| matches!(told, Err(PullStreamError::Busy))).count();
+    assert_eq!(busy, 40 - 16, "16 of 2,000 KiB are within 32 MiB");
+    assert_eq!(told.iter().filter(|told| told.is_ok()).count(), 16);
+    store.set(Quirk::None);
+    node.ingest(ispb(), all).await.unwrap();
+}

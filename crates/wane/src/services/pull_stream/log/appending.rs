@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 
 use super::row::{self, SealedRow, WriteId};
 use super::{Place, Tail, tail_key};
+use crate::services::pull_stream::budget::Share;
 use crate::services::pull_stream::core::Core;
 use crate::services::pull_stream::lines::Attended;
 use crate::services::pull_stream::message::Message;
@@ -50,6 +51,9 @@ const MOST_OVERTAKEN: usize = 10_000;
 #[derive(Debug)]
 pub(in super::super) struct Ingest {
     pub(in super::super) messages: Vec<(ResourceId, Message)>,
+    /// Of what may wait, held until the messages are written.
+    #[expect(dead_code, reason = "it counts as long as it is held")]
+    pub(in super::super) share: Share,
     pub(in super::super) answer: oneshot::Sender<Result<(), PullStreamError>>,
 }
 
