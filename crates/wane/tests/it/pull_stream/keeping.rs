@@ -1,9 +1,10 @@
 //! Messages and rows: bytes as they came, rows that fill up, retention, policies.
 
+use super::metered::{Metered, Op, Quirk};
 use super::*;
 use wane::clock::OffClock;
 use wane::services::pull_stream::{MAX_MESSAGE, Policy, XML};
-use wane::store::{Keyspace, PageLimit, Ttl};
+use wane::store::{Fence, Key, Keyspace, Life, PageLimit, Ttl, Value, Write};
 
 /// How many rows the log has.
 async fn rows(setup: &Setup) -> usize {
@@ -176,4 +177,37 @@ async fn leases_of_a_clock_that_was_far_ahead_count_as_ended() {
     }
     assert_eq!(node.status(ispb()).await.unwrap().live_readers, 0);
     assert_eq!(drain(&node).await.into_keys().count(), known.len(), "what they had comes again");
+}
+
+/// A reader that comes back after months: its log is gone beyond in steps, and each of them is kept.
+#[tokio::test(start_paused = true)]
+async fn a_long_stretch_that_expired_is_gone_beyond_step_by_step() {
+    let setup = setup();
+    let store = Metered::new(setup.store.clone());
+    let node = setup.node_over(store.clone(), PullStreamSettings::default());
+    let ranges = 300;
+    let rest = [&[5][..], b"local", b"00000208"].concat();
+    let partition = Keyspace::PullStreamState.partition(&rest).unwrap();
+    let tail = Key::new(partition.as_bytes(), b"tail").unwrap();
+    let value = Value::copy_from_slice(&(ranges * 256_u64).to_be_bytes()).unwrap();
+    let write = Write::new(value, Life::Permanent).fenced(Fence(ranges * 256));
+    assert!(setup.store.put(&tail, write).await.unwrap().is_applied());
+    let known = node.ingest(ispb(), batch([1])).await.unwrap();
+
+    store.set(Quirk::Fails(Op::Insert, Keyspace::PullStreamState));
+    assert!(node.start(ispb(), &many()).await.is_err());
+    let reads = store.calls(Op::Read, Keyspace::PullStreamLog);
+    assert!(reads <= 64, "{reads} reads before anything is written");
+    store.set(Quirk::None);
+    assert_eq!(node.status(ispb()).await.unwrap().head_row, 0);
+    assert!(store.calls(Op::Read, Keyspace::PullStreamLog) <= 64, "a status is no exception");
+
+    let began = setup.machine.elapsed();
+    store.set(Quirk::None);
+    let pulled = node.start(ispb(), &many()).await.unwrap();
+    assert_eq!(ids(&pulled), known, "within one call");
+    assert!(setup.machine.elapsed() - began < SECOND);
+    let reads = store.calls(Op::Read, Keyspace::PullStreamLog);
+    assert!(reads <= ranges as usize + 5, "{reads} reads, none of them twice");
+    assert_eq!(node.status(ispb()).await.unwrap().head_row, ranges * 256 + 1);
 }

@@ -20,6 +20,9 @@ use crate::store::{
 /// The most rows that are read at a time.
 const MOST_ROWS: usize = 64;
 
+/// Pages without a row that are gone beyond at a time: ranges that retention has emptied.
+const MOST_EMPTY: usize = 64;
+
 /// Rows that have been read.
 #[derive(Debug, Default)]
 pub(in super::super) struct Window {
@@ -31,6 +34,8 @@ pub(in super::super) struct Window {
     /// Rows before `head` that a claim may take from again, and those of them that are gone.
     earlier: BTreeMap<u64, Arc<SealedRow>>,
     gone: BTreeSet<u64>,
+    /// Whether it ends where too many rows were gone, and not where the log does.
+    is_cut: bool,
 }
 
 /// What a window is to hold.
@@ -45,7 +50,8 @@ pub(in super::super) struct Demand<'a> {
 }
 
 impl Window {
-    /// Reads what is missing, until there are enough messages or the log ends.
+    /// Reads what is missing, until there are enough messages, the log ends, or so much of it is gone
+    /// that whoever reads should take note of it first.
     pub(in super::super) async fn fill<S: Store>(
         &mut self,
         store: &S,
@@ -61,8 +67,16 @@ impl Window {
         self.from = head.row;
         self.rows = self.rows.split_off(&head.row);
         self.fill_earlier(store, place, demand).await?;
+        self.is_cut = false;
+        let mut empty = 0;
         while self.messages_from(head) < demand.messages {
+            let known = self.rows.len();
             if !self.read_on(store, place, demand).await? {
+                return Ok(());
+            }
+            empty += usize::from(self.rows.len() == known);
+            if empty >= MOST_EMPTY {
+                self.is_cut = true;
                 return Ok(());
             }
         }
@@ -73,7 +87,7 @@ impl Window {
     pub(in super::super) fn supply(&self) -> Supply {
         let rows = self.rows.iter().chain(&self.earlier);
         let rows = rows.map(|(row, sealed)| (*row, sealed.count())).collect();
-        Supply { rows, gone: self.gone.clone(), end: self.end }
+        Supply { rows, gone: self.gone.clone(), end: self.end, is_cut: self.is_cut }
     }
 
     /// When the first message from `head` on came in.

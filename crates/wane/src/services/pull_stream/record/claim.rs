@@ -23,6 +23,8 @@ pub(in super::super) struct Supply {
     pub(in super::super) gone: BTreeSet<u64>,
     /// The first row from `head` on that nothing is known of.
     pub(in super::super) end: u64,
+    /// Whether the log goes on from there: so many rows before were gone that no more were read.
+    pub(in super::super) is_cut: bool,
 }
 
 /// What a claim would take and leave.

@@ -17,7 +17,7 @@ use super::claim::{Claim, Supply};
 use super::{MAX_READERS, Slot, Span, State, messages_in};
 use crate::services::pull_stream::audit::{Action, AuditEntry, Verdict};
 use crate::services::pull_stream::keys::TokenKeys;
-use crate::services::pull_stream::log::range_of_row;
+use crate::services::pull_stream::log::{ROWS_PER_RANGE, range_of_row};
 use crate::services::pull_stream::reader::{Client, Reader};
 use crate::services::pull_stream::token::{self, Claims, TokenHash};
 use crate::services::pull_stream::{Ispb, Refusal};
@@ -75,8 +75,8 @@ pub(in super::super) enum Answer {
     /// These messages, in the form of the slot. `is_unnoted` for a retry that changes nothing, of which
     /// the record does not tell the audit.
     Batch { held: Held, spans: Vec<Span>, is_unnoted: bool },
-    /// None so far. Something may come at `look_at` at the latest, where a lease ends, and the next
-    /// row of the log will be `head_row`.
+    /// None so far. Something may come at `look_at` at the latest, where a lease ends or the log was
+    /// not read to its end, and the next row of it will be `head_row`.
     Empty { held: Held, look_at: Option<u64>, head_row: u64 },
     /// The slot is free.
     Ended,
@@ -192,7 +192,9 @@ impl State {
             return self.replay(own, reader, presented, at);
         }
         let claim = self.claim(own, reader.form.capacity(), at);
-        let has_news = !claim.spans.is_empty() || !slot.in_flight.is_empty();
+        // Rows that are gone are not looked for again by whoever comes next.
+        let has_passed = claim.head.row >= self.head.row + ROWS_PER_RANGE;
+        let has_news = has_passed || !claim.spans.is_empty() || !slot.in_flight.is_empty();
         if !has_news && !self.is_fading(own, at) {
             let mut answer = self.answer(own, *presented, false, at);
             if let Answer::Empty { head_row, .. } = &mut answer {
@@ -412,7 +414,8 @@ impl State {
         let others = self.slots.iter().enumerate().filter(|(index, _)| *index != own);
         let is_busy = |slot: &Slot| !slot.in_flight.is_empty() && slot.is_live(at.now);
         let busy = others.filter(|(_, slot)| is_busy(slot));
-        let look_at = busy.map(|(_, slot)| slot.lease_until).min();
+        let at_once = at.supply.is_cut.then(|| at.now.as_unix_millis());
+        let look_at = busy.map(|(_, slot)| slot.lease_until).chain(at_once).min();
         Answer::Empty { held, look_at, head_row: self.head.row }
     }
 
