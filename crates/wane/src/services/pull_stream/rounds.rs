@@ -192,7 +192,7 @@ impl<S: Store> Stream<'_, S> {
         let policy = self.core.policy(self.place.ispb).await?;
         let messages = calls.iter().map(|caller| standing.state.wanted_by(&caller.call)).sum();
         let tail = self.tail.max(standing.state.tail_hint);
-        let demand = Demand { state: &standing.state, now, messages, tail };
+        let demand = Demand { state: &standing.state, now, messages, tail, is_one_off: false };
         self.window.fill(&self.core.store, self.place, demand).await?;
 
         self.draining.arrived.trim(&standing.state.audit);

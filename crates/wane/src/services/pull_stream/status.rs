@@ -35,7 +35,7 @@ impl<S: Store> PullStream<S> {
         let now = self.core.clock.now();
         state.distrust_leases(now, self.core.settings.longest_lease());
         let mut window = Window::default();
-        let demand = Demand { state: &state, now, messages: 1, tail };
+        let demand = Demand { state: &state, now, messages: 1, tail, is_one_off: true };
         window.fill(&self.core.store, self.core.place(ispb), demand).await?;
         let oldest = window.first_from(state.head);
         Ok(StreamStatus {

@@ -1,7 +1,7 @@
 //! The window: rows of the log from `head` on that are read already, and those that were requeued.
 //!
 //! Rows never change, so what was read once stays true; the window follows `head` and lets go of
-//! what lies behind it.
+//! what lies behind it. A page is read for several rounds to come, up to a megabyte of it.
 //!
 //! Invariant: a row counts as gone only if something beyond it was seen first, another row or a
 //! tail, and it is missing when it is looked for after that. A page of rows alone would not tell:
@@ -17,8 +17,12 @@ use crate::store::{
     ClusteringRange, Key, Page, PageLimit, Partition, Store, StoreError, Timestamp,
 };
 
-/// The most rows that are read at a time.
+/// The fewest and the most rows that are read at a time.
+const FEWEST_ROWS: usize = 8;
 const MOST_ROWS: usize = 64;
+
+/// Rounds that a page is read for: those after the first one find their rows at hand.
+const ROUNDS_AHEAD: usize = 4;
 
 /// Pages without a row that are gone beyond at a time: ranges that retention has emptied.
 const MOST_EMPTY: usize = 64;
@@ -47,6 +51,8 @@ pub(in super::super) struct Demand<'a> {
     pub(in super::super) messages: usize,
     /// Where the log ended at least, known from before.
     pub(in super::super) tail: u64,
+    /// Whether nobody will ask again: nothing is read ahead.
+    pub(in super::super) is_one_off: bool,
 }
 
 impl Window {
@@ -174,12 +180,12 @@ impl Window {
         Ok(())
     }
 
-    /// As many rows as the messages will be in, by what the rows so far had.
+    /// As many rows as the messages of several rounds will be in, by what the rows so far had.
     fn page_limit(&self, demand: Demand<'_>) -> Result<PageLimit, StoreError> {
         let per_row =
             self.rows.values().next_back().map_or(MAX_BATCH, |row| usize::from(row.count()));
-        let missing = demand.messages.saturating_sub(self.messages_from(demand.state.head));
-        PageLimit::new((missing / per_row.max(1) + 1).clamp(1, MOST_ROWS))
+        let rows = demand.messages.div_ceil(per_row.max(1)) * ROUNDS_AHEAD;
+        PageLimit::new(if demand.is_one_off { 1 } else { rows.clamp(FEWEST_ROWS, MOST_ROWS) })
     }
 }
 
