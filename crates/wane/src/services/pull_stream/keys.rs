@@ -13,7 +13,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use sha2::{Digest, Sha512};
 
-use super::PullStreamError;
+use super::{PullStreamError, token};
 
 /// The shortest secret, in bytes.
 const MIN_SECRET: usize = 32;
@@ -31,6 +31,8 @@ pub(super) type Mac = [u8; 64];
 #[derive(Clone)]
 pub struct TokenKey {
     kid: String,
+    /// What every token by it begins with.
+    header: String,
     inner: Sha512,
     outer: Sha512,
 }
@@ -58,12 +60,17 @@ impl TokenKey {
             key[..secret.len()].copy_from_slice(secret);
         }
         let taken_in = |pad: u8| Sha512::new().chain_update(key.map(|byte| byte ^ pad));
-        Self { kid: kid.to_owned(), inner: taken_in(0x36), outer: taken_in(0x5C) }
+        let (kid, header) = (kid.to_owned(), token::header(kid));
+        Self { kid, header, inner: taken_in(0x36), outer: taken_in(0x5C) }
     }
 
     /// The id, which tokens name.
     pub fn kid(&self) -> &str {
         &self.kid
+    }
+
+    pub(super) fn header(&self) -> &str {
+        &self.header
     }
 
     pub(super) fn mac(&self, signed: &[u8]) -> Mac {

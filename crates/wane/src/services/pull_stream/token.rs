@@ -75,7 +75,8 @@ impl TryFrom<String> for TokenHash {
 
 /// The token of these claims, by this key.
 pub(super) fn issue(key: &TokenKey, claims: &Claims) -> String {
-    let mut token = header(key.kid());
+    let mut token = String::with_capacity(MAX_TOKEN / 2);
+    token.push_str(key.header());
     token.push('.');
     let payload = serde_json::to_vec(claims).expect("numbers and short texts are always JSON");
     URL_SAFE_NO_PAD.encode_string(payload, &mut token);
@@ -108,7 +109,7 @@ fn signed_claims(keys: &TokenKeys, token: &str) -> Option<Claims> {
     }
     let (signed, signature) = token.rsplit_once('.')?;
     let (head, payload) = signed.split_once('.')?;
-    let key = keys.live().find(|key| header(key.kid()) == head)?;
+    let key = keys.live().find(|key| key.header() == head)?;
     let mut mac = [0; 64];
     let length = URL_SAFE_NO_PAD.decode_slice(signature, &mut mac).ok()?;
     if length != mac.len() || !bool::from(key.mac(signed.as_bytes()).ct_eq(&mac)) {
@@ -118,7 +119,7 @@ fn signed_claims(keys: &TokenKeys, token: &str) -> Option<Claims> {
 }
 
 /// The header of every token by the key with this id.
-fn header(kid: &str) -> String {
+pub(super) fn header(kid: &str) -> String {
     URL_SAFE_NO_PAD.encode(format!(r#"{{"alg":"HS512","typ":"PI-PULL-NEXT","kid":"{kid}"}}"#))
 }
 

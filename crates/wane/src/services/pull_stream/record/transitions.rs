@@ -173,10 +173,10 @@ impl State {
         let claim = self.claim(own, reader.form.capacity(), at);
         let spans = self.settle(claim, at);
         let presented = Presented { thread: own as u8, epoch, seq: 0, hash: None };
-        self.issue(own, spans, reader, at);
+        let token = self.issue(own, spans, reader, at);
         let (action, verdict, client) = (Action::Start, self.verdict(own), &reader.client);
         self.note(own, Use { action, verdict, client, presented: &presented }, at);
-        Step::changed(self.answer(own, presented, false, at))
+        Step::changed(self.answer(own, presented, token, at))
     }
 
     fn next(
@@ -196,7 +196,7 @@ impl State {
         let has_passed = claim.head.row >= self.head.row + ROWS_PER_RANGE;
         let has_news = has_passed || !claim.spans.is_empty() || !slot.in_flight.is_empty();
         if !has_news && !self.is_fading(own, at) {
-            let mut answer = self.answer(own, *presented, false, at);
+            let mut answer = self.answer(own, *presented, self.token(own, at), at);
             if let Answer::Empty { head_row, .. } = &mut answer {
                 // Rows that are gone lie before it, and nothing will come there.
                 *head_row = claim.head.row;
@@ -207,10 +207,10 @@ impl State {
         if acknowledges {
             self.slots[own].since = presented.seq;
         }
-        self.issue(own, spans, reader, at);
+        let token = self.issue(own, spans, reader, at);
         let (action, verdict, client) = (Action::Next, self.verdict(own), &reader.client);
         self.note(own, Use { action, verdict, client, presented }, at);
-        Step::changed(self.answer(own, *presented, false, at))
+        Step::changed(self.answer(own, *presented, token, at))
     }
 
     /// The same again. The lease is prolonged once less than half of it is left.
@@ -228,15 +228,17 @@ impl State {
             return Step::unchanged(Answer::Unsigned);
         }
         let is_fading = self.is_fading(own, at);
+        let token = if knows_key { self.token(own, at) } else { self.sign(own, at) };
         if is_fading {
-            if !knows_key {
-                self.sign(own, at);
-            }
             self.slots[own].lease_until = later(at.now, at.rules.lease);
             let (action, verdict, client) = (Action::Next, Verdict::Replayed, &reader.client);
             self.note(own, Use { action, verdict, client, presented }, at);
         }
-        Step { answer: self.answer(own, *presented, !is_fading, at), changed: is_fading }
+        let mut answer = self.answer(own, *presented, token, at);
+        if let Answer::Batch { is_unnoted, .. } = &mut answer {
+            *is_unnoted = !is_fading;
+        }
+        Step { answer, changed: is_fading }
     }
 
     fn end(&mut self, own: usize, client: &Client, presented: &Presented, at: &Moment<'_>) -> Step {
@@ -352,23 +354,25 @@ impl State {
     }
 
     /// Puts the messages in flight and issues the token that will acknowledge them.
-    fn issue(&mut self, own: usize, spans: Vec<Span>, reader: &Reader, at: &Moment<'_>) {
+    fn issue(&mut self, own: usize, spans: Vec<Span>, reader: &Reader, at: &Moment<'_>) -> String {
         let slot = &mut self.slots[own];
         slot.in_flight = spans;
         slot.form = reader.form;
         slot.client = reader.client.clone();
         slot.seq += 1;
         slot.lease_until = later(at.now, at.rules.lease);
-        self.sign(own, at);
+        self.sign(own, at)
     }
 
-    fn sign(&mut self, own: usize, at: &Moment<'_>) {
+    /// Signs the last token of a slot anew.
+    fn sign(&mut self, own: usize, at: &Moment<'_>) -> String {
         let slot = &mut self.slots[own];
         slot.issued_at = at.now.as_unix_millis();
         slot.expires_at = later(at.now, at.rules.token);
         slot.kid = at.issuer.keys.current().kid().to_owned();
         let token = self.token(own, at);
         self.slots[own].token_hash = Some(TokenHash::of(&token));
+        token
     }
 
     /// The last token of a slot, the same each time.
@@ -398,18 +402,11 @@ impl State {
         left < at.rules.lease / 2 || at.issuer.keys.by_kid(&slot.kid).is_none()
     }
 
-    fn answer(
-        &self,
-        own: usize,
-        presented: Presented,
-        is_unnoted: bool,
-        at: &Moment<'_>,
-    ) -> Answer {
+    fn answer(&self, own: usize, presented: Presented, token: String, at: &Moment<'_>) -> Answer {
         let slot = &self.slots[own];
-        let token = self.token(own, at);
         let held = Held { presented, form: slot.form, token, lease_until: slot.lease_until };
         if !slot.in_flight.is_empty() {
-            return Answer::Batch { held, spans: slot.in_flight.clone(), is_unnoted };
+            return Answer::Batch { held, spans: slot.in_flight.clone(), is_unnoted: false };
         }
         let others = self.slots.iter().enumerate().filter(|(index, _)| *index != own);
         let is_busy = |slot: &Slot| !slot.in_flight.is_empty() && slot.is_live(at.now);
