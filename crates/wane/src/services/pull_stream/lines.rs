@@ -98,6 +98,22 @@ impl<W> Attended<W> {
         }
     }
 
+    /// Whether nobody comes for so long. False as soon as somebody waits.
+    pub(super) async fn rests(&self, clock: &SharedClock, long: Duration) -> bool {
+        let until = clock.monotonic() + long;
+        loop {
+            if self.look(|waiting| !waiting.is_empty()).unwrap_or(false) {
+                return false;
+            }
+            let left = until.saturating_sub(clock.monotonic());
+            if left.is_zero() {
+                return true;
+            }
+            // Somebody who was served already may have been heard.
+            self.wait(clock, left).await;
+        }
+    }
+
     /// Ends the line if nobody waits.
     pub(super) fn end_if_empty(&mut self) -> bool {
         let mut lines = self.lines.0.lock();

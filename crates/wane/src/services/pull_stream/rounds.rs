@@ -32,6 +32,10 @@ const MOST_RIDING: usize = 64;
 /// How often a round is tried when other nodes are faster.
 const ATTEMPTS: usize = 64;
 
+/// Entries that go to the chain together, unless the first has waited for this long.
+const ROW_OF_ENTRIES: usize = 8;
+const ENTRIES_WAIT: Duration = Duration::from_millis(50);
+
 /// How long the task rests before it ends: readers that come back sooner cost no read.
 const RESTS: Duration = Duration::from_millis(200);
 
@@ -72,11 +76,14 @@ pub(super) async fn attend<S: Store>(core: Arc<Core<S>>, mut line: Attended<Wait
         let calls = calls.unwrap_or_default();
         if !calls.is_empty() {
             stream.serve(calls).await;
-            stream.start_draining();
+            stream.drain_if_due();
             continue;
         }
-        line.wait(&core.clock, RESTS).await;
-        if line.look(|waiting| waiting.is_empty()).unwrap_or(true) {
+        if !line.rests(&core.clock, ENTRIES_WAIT).await {
+            continue;
+        }
+        stream.start_draining();
+        if line.rests(&core.clock, RESTS).await {
             stream.drain().await;
             if line.end_if_empty() {
                 return;
@@ -281,6 +288,19 @@ impl<S: Store> Stream<'_, S> {
         Answered { answer, rows }
     }
 
+    /// Carries what rides in the record to the chain, once that is enough for a row or has waited.
+    fn drain_if_due(&mut self) {
+        let Some(standing) = &self.seen else { return };
+        let now = self.core.clock.monotonic();
+        let riding = standing.state.audit.entries.len();
+        let since = *self.draining.since.get_or_insert(now);
+        if riding.saturating_sub(self.draining.arrived.entries()) >= ROW_OF_ENTRIES
+            || now >= since + ENTRIES_WAIT
+        {
+            self.start_draining();
+        }
+    }
+
     /// Carries what rides in the record to the chain, beside the next round.
     fn start_draining(&mut self) {
         if let Some(standing) = &self.seen {
@@ -303,6 +323,8 @@ struct Draining {
     task: Option<JoinHandle<Drained>>,
     /// What has arrived, for the next write to forget.
     arrived: Drained,
+    /// Since when entries may wait to set out, of the monotonic clock.
+    since: Option<Duration>,
 }
 
 impl Draining {
@@ -310,6 +332,7 @@ impl Draining {
         if self.task.is_some() {
             return;
         }
+        self.since = None;
         let (core, ispb, mut riding) = (Arc::clone(core), place.ispb, riding.clone());
         self.arrived.forget_in(&mut riding);
         if riding.entries.is_empty() {

@@ -2,6 +2,7 @@
 
 use super::metered::{Metered, Op, Quirk};
 use super::*;
+use wane::services::pull_stream::Chain;
 use wane::store::Keyspace;
 
 type Node = PullStream<Metered<InnerStore>>;
@@ -22,4 +23,22 @@ async fn a_reader_that_catches_up_reads_the_log_once_in_a_few_rounds() {
     assert_eq!(drain(&node).await.len(), 320);
     let pages = store.calls(Op::Read, Keyspace::PullStreamLog);
     assert!(pages <= 8, "{pages} pages for 32 rows");
+}
+
+/// Entries of several rounds go to the audit in one row, and none waits for long.
+#[tokio::test(start_paused = true)]
+async fn the_audit_has_a_row_for_several_rounds() {
+    let setup = setup();
+    let (store, node) = metered(&setup);
+    ingest(&node, 250).await;
+    store.set(Quirk::None);
+    let mut pulled = node.start(ispb(), &many()).await.unwrap();
+    for _ in 0..23 {
+        pulled = node.next(ispb(), &pulled.next, &many()).await.unwrap();
+    }
+    true_sleep(Duration::from_millis(60)).await;
+    let rows = store.calls(Op::Insert, Keyspace::Audit);
+    assert!(rows <= 6, "{rows} rows for 24 rounds");
+    let check = node.verify_audit(ispb(), Chain::Transitions).await.unwrap();
+    assert_eq!(check.entries, 24, "all of them within 60 ms");
 }

@@ -26,6 +26,11 @@ impl Drained {
         self.0.extend(later.0);
     }
 
+    /// How many entries arrived.
+    pub(in super::super) fn entries(&self) -> usize {
+        self.0.iter().map(|(row, _)| row.entries.len()).sum()
+    }
+
     /// Drops what a record that stands in the store has forgotten.
     pub(in super::super) fn trim(&mut self, standing: &Riding) {
         self.0.retain(|(row, _)| row.row >= standing.row);
