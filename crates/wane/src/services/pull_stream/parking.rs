@@ -1,7 +1,10 @@
 //! Parking: readers that wait for a message, holding nothing meanwhile.
 //!
 //! A reader takes a place before it looks whether there is a message, so that none that comes after
-//! the look is missed. Messages that come in on this node wake all who wait for the institution.
+//! the look is missed. Messages that come in on this node wake as many of those who wait for the
+//! institution as there are batches of them. Who was woken and has not found that there is nothing
+//! wakes the next one when it leaves, so that no news is lost with a reader that goes away, or that
+//! takes less than there is.
 //! Those of other nodes are found by one task that looks whether the next row is there, many
 //! institutions in one call, in turn, and at a bounded rate; it ends when nobody waits.
 //!
@@ -64,14 +67,15 @@ impl Parking {
         });
         spot.waiting += 1;
         let wake = Arc::clone(&spot.wake);
-        let woken = Box::pin(Arc::clone(&wake).notified_owned());
-        Parked { parking: Arc::clone(self), ispb, wake, woken }
+        let mut woken = Box::pin(Arc::clone(&wake).notified_owned());
+        woken.as_mut().enable();
+        Parked { parking: Arc::clone(self), ispb, wake, woken, has_news: false }
     }
 
-    /// Wakes all who wait for the institution.
-    pub(super) fn wake(&self, ispb: Ispb) {
+    /// Wakes as many of those who wait for the institution, those first who came first.
+    pub(super) fn wake(&self, ispb: Ispb, readers: usize) {
         if let Some(spot) = self.spots.lock().get(&ispb) {
-            spot.wake.notify_waiters();
+            (0..readers.min(spot.waiting)).for_each(|_| spot.wake.notify_one());
         }
     }
 
@@ -153,6 +157,8 @@ pub(super) struct Parked {
     wake: Arc<Notify>,
     /// Woken in the order in which readers came; it hears of what comes before it is waited for.
     woken: Pin<Box<OwnedNotified>>,
+    /// Whether it was woken, and has not looked since.
+    has_news: bool,
 }
 
 impl Parked {
@@ -160,10 +166,18 @@ impl Parked {
     pub(super) async fn woken(&mut self) {
         self.woken.as_mut().await;
         self.woken.set(Arc::clone(&self.wake).notified_owned());
+        self.woken.as_mut().enable();
+        self.has_news = true;
     }
 
-    /// Says which row would be the next one.
-    pub(super) fn waits_for(&self, row: u64) {
+    /// It looked, and took all that there was.
+    pub(super) fn took_all(&mut self) {
+        self.has_news = false;
+    }
+
+    /// It looked, and there was nothing: says which row would be the next one.
+    pub(super) fn waits_for(&mut self, row: u64) {
+        self.has_news = false;
         if let Some(spot) = self.parking.spots.lock().get_mut(&self.ispb) {
             spot.next_row = Some(spot.next_row.unwrap_or(0).max(row));
         }
@@ -174,6 +188,10 @@ impl Drop for Parked {
     fn drop(&mut self) {
         let mut spots = self.parking.spots.lock();
         if let Entry::Occupied(mut spot) = spots.entry(self.ispb) {
+            if self.has_news {
+                // Where that is its own place again, the place passes it on when it is dropped.
+                spot.get().wake.notify_one();
+            }
             spot.get_mut().waiting -= 1;
             if spot.get().waiting == 0 {
                 spot.remove();
@@ -213,7 +231,7 @@ pub(super) async fn look_out<S: Store>(core: Arc<Core<S>>, mut lookout: Lookout)
         let Ok(found) = core.store.get_batch(&keys).await else { continue };
         for ((ispb, _), record) in looked.into_iter().zip(found) {
             if record.is_some() {
-                core.parking.wake(ispb);
+                core.parking.wake(ispb, 1);
             }
         }
     }
@@ -221,6 +239,8 @@ pub(super) async fn look_out<S: Store>(core: Arc<Core<S>>, mut lookout: Lookout)
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
     use crate::clock::ManualClock;
 
@@ -229,9 +249,37 @@ mod tests {
     }
 
     fn waiting(parking: &Arc<Parking>, number: usize) -> Parked {
-        let place = parking.take(format!("{number:08}").parse().unwrap());
+        let mut place = parking.take(format!("{number:08}").parse().unwrap());
         place.waits_for(7);
         place
+    }
+
+    fn is_woken(place: &mut Parked) -> bool {
+        place.woken().now_or_never().is_some()
+    }
+
+    #[test]
+    fn news_wake_one_reader_for_each_batch_and_are_lost_with_none() {
+        let parking = parking();
+        let mut places: Vec<_> = (0..6).map(|_| waiting(&parking, 0)).collect();
+        let ispb = places[0].ispb;
+        parking.wake(ispb, 2);
+        let woken: Vec<_> = places.iter_mut().map(is_woken).collect();
+        assert_eq!(woken, [true, true, false, false, false, false], "those who came first");
+        places[0].waits_for(8);
+        drop(places.remove(0));
+        assert!(!places[1..].iter_mut().any(is_woken), "it had looked");
+        drop(places.remove(0));
+        assert!(is_woken(&mut places[0]), "it left before it looked");
+        parking.wake(ispb, 1);
+        drop(places.remove(1));
+        assert!(is_woken(&mut places[1]), "it was gone before it noticed");
+        places[1].took_all();
+        places[0].took_all();
+        drop(places.remove(1));
+        assert!(!places.iter_mut().any(is_woken));
+        parking.wake(ispb, 100);
+        assert!(places.iter_mut().all(is_woken));
     }
 
     /// A task that is dropped midway, as with its runtime, or that panics, keeps nobody else from it.

@@ -74,7 +74,7 @@ impl<S: Store> PullStream<S> {
             Answer::Unsigned => Err(key_unknown().into()),
             Answer::Ended | Answer::Batch { .. } | Answer::Empty { .. } => {
                 // What the slot had not acknowledged is there for others.
-                self.core.parking.wake(ispb);
+                self.core.parking.wake(ispb, 1);
                 Ok(())
             }
         }
@@ -158,6 +158,9 @@ impl<S: Store> PullStream<S> {
                 Answer::Unsigned => return Err(key_unknown().into()),
                 Answer::Batch { held, spans, is_unnoted } => {
                     let delivery = self.delivery(ispb, &held, &spans, rows).await?;
+                    if delivery.messages.len() < held.form.capacity() {
+                        place.took_all();
+                    }
                     if is_unnoted {
                         let entry = self.entry(action, Verdict::Replayed, &reader.client, used);
                         let messages = delivery.messages.len() as u64;

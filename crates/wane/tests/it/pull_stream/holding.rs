@@ -38,6 +38,29 @@ async fn a_parked_reader_is_answered_when_a_message_comes_here_or_elsewhere() {
     }
 }
 
+/// A row wakes one of them; each of them that takes its one message leaves the rest to the next.
+#[tokio::test(start_paused = true)]
+async fn six_parked_readers_share_what_comes_in_one_row() {
+    let setup = setup();
+    let node = setup.node();
+    let mut parked = JoinSet::new();
+    for _ in 0..6 {
+        let node = node.clone();
+        parked.spawn(async move { node.start(ispb(), &single()).await.unwrap() });
+    }
+    true_sleep(SECOND).await;
+    assert_eq!(node.parked(), 6);
+    let came = setup.machine.elapsed();
+    let known = ingest(&node, 6).await;
+    let mut given: Vec<_> = parked.join_all().await.iter().flat_map(ids).collect();
+    given.sort();
+    let mut expected = known;
+    expected.sort();
+    assert_eq!(given, expected);
+    let waited = setup.machine.elapsed() - came;
+    assert!(waited <= Duration::from_millis(5), "{waited:?}");
+}
+
 /// What lies between the head of the record and the end of the log is gone: the next row comes after it.
 #[tokio::test(start_paused = true)]
 async fn a_reader_of_a_log_that_expired_is_answered_when_a_message_comes_elsewhere() {

@@ -25,7 +25,7 @@ use super::{Place, Tail, tail_key};
 use crate::services::pull_stream::budget::Share;
 use crate::services::pull_stream::core::Core;
 use crate::services::pull_stream::lines::Attended;
-use crate::services::pull_stream::message::Message;
+use crate::services::pull_stream::message::{MAX_BATCH, Message};
 use crate::services::pull_stream::policy::MIN_RETENTION;
 use crate::services::pull_stream::record::State;
 use crate::services::pull_stream::resource_id::ResourceId;
@@ -76,7 +76,8 @@ pub(in super::super) async fn attend<S: Store>(core: Arc<Core<S>>, mut line: Att
         if !producers.is_empty() {
             came_together = producers.len() > 1;
             let done = log.append_all(&producers).await;
-            core.parking.wake(line.ispb);
+            let messages: usize = producers.iter().map(|producer| producer.messages.len()).sum();
+            core.parking.wake(line.ispb, messages.div_ceil(MAX_BATCH));
             answer(producers, &done);
             log.raise_if_due().await;
             continue;
