@@ -72,9 +72,11 @@ impl Parking {
         Parked { parking: Arc::clone(self), ispb, wake, woken, has_news: false }
     }
 
-    /// Wakes as many of those who wait for the institution, those first who came first.
-    pub(super) fn wake(&self, ispb: Ispb, readers: usize) {
-        if let Some(spot) = self.spots.lock().get(&ispb) {
+    /// Wakes as many of those who wait for the institution, those first who came first. `next_row` is
+    /// the row after those that are there, where that is known: earlier ones are not looked for.
+    pub(super) fn wake(&self, ispb: Ispb, readers: usize, next_row: Option<u64>) {
+        if let Some(spot) = self.spots.lock().get_mut(&ispb) {
+            spot.next_row = spot.next_row.max(next_row);
             (0..readers.min(spot.waiting)).for_each(|_| spot.wake.notify_one());
         }
     }
@@ -179,7 +181,7 @@ impl Parked {
     pub(super) fn waits_for(&mut self, row: u64) {
         self.has_news = false;
         if let Some(spot) = self.parking.spots.lock().get_mut(&self.ispb) {
-            spot.next_row = Some(spot.next_row.unwrap_or(0).max(row));
+            spot.next_row = spot.next_row.max(Some(row));
         }
     }
 }
@@ -218,20 +220,16 @@ pub(super) async fn look_out<S: Store>(core: Arc<Core<S>>, mut lookout: Lookout)
         if lookout.has_ended() {
             return;
         }
-        let looked: Vec<(Ispb, Key)> = core
-            .parking
-            .next_rows(last)
-            .into_iter()
-            .filter_map(|(ispb, row)| Some((ispb, core.place(ispb).row_key(row).ok()?)))
-            .collect();
+        let looked = core.parking.next_rows(last);
         let Some((ispb, _)) = looked.last() else { continue };
         last = Some(*ispb);
-        let keys: Vec<Key> = looked.iter().map(|(_, key)| key.clone()).collect();
+        let keys = looked.iter().map(|(ispb, row)| core.place(*ispb).row_key(*row));
         // A look that fails is made again: readers also come back by themselves.
+        let Ok(keys) = keys.collect::<Result<Vec<Key>, _>>() else { continue };
         let Ok(found) = core.store.get_batch(&keys).await else { continue };
-        for ((ispb, _), record) in looked.into_iter().zip(found) {
+        for ((ispb, row), record) in looked.into_iter().zip(found) {
             if record.is_some() {
-                core.parking.wake(ispb, 1);
+                core.parking.wake(ispb, 1, Some(row + 1));
             }
         }
     }
@@ -263,7 +261,7 @@ mod tests {
         let parking = parking();
         let mut places: Vec<_> = (0..6).map(|_| waiting(&parking, 0)).collect();
         let ispb = places[0].ispb;
-        parking.wake(ispb, 2);
+        parking.wake(ispb, 2, None);
         let woken: Vec<_> = places.iter_mut().map(is_woken).collect();
         assert_eq!(woken, [true, true, false, false, false, false], "those who came first");
         places[0].waits_for(8);
@@ -271,15 +269,27 @@ mod tests {
         assert!(!places[1..].iter_mut().any(is_woken), "it had looked");
         drop(places.remove(0));
         assert!(is_woken(&mut places[0]), "it left before it looked");
-        parking.wake(ispb, 1);
+        parking.wake(ispb, 1, None);
         drop(places.remove(1));
         assert!(is_woken(&mut places[1]), "it was gone before it noticed");
         places[1].took_all();
         places[0].took_all();
         drop(places.remove(1));
         assert!(!places.iter_mut().any(is_woken));
-        parking.wake(ispb, 100);
+        parking.wake(ispb, 100, None);
         assert!(places.iter_mut().all(is_woken));
+    }
+
+    #[test]
+    fn rows_that_are_there_are_not_looked_for_again() {
+        let parking = parking();
+        let mut place = waiting(&parking, 0);
+        assert_eq!(parking.next_rows(None), [(place.ispb, 7)]);
+        parking.wake(place.ispb, 1, Some(9));
+        assert_eq!(parking.next_rows(None), [(place.ispb, 9)]);
+        place.waits_for(8);
+        parking.wake(place.ispb, 1, None);
+        assert_eq!(parking.next_rows(None), [(place.ispb, 9)], "it never goes back");
     }
 
     /// A task that is dropped midway, as with its runtime, or that panics, keeps nobody else from it.

@@ -74,7 +74,7 @@ impl<S: Store> PullStream<S> {
             Answer::Unsigned => Err(key_unknown().into()),
             Answer::Ended | Answer::Batch { .. } | Answer::Empty { .. } => {
                 // What the slot had not acknowledged is there for others.
-                self.core.parking.wake(ispb, 1);
+                self.core.parking.wake(ispb, 1, None);
                 Ok(())
             }
         }

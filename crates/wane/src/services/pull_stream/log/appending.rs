@@ -77,7 +77,8 @@ pub(in super::super) async fn attend<S: Store>(core: Arc<Core<S>>, mut line: Att
             came_together = producers.len() > 1;
             let done = log.append_all(&producers).await;
             let messages: usize = producers.iter().map(|producer| producer.messages.len()).sum();
-            core.parking.wake(line.ispb, messages.div_ceil(MAX_BATCH));
+            let next_row = log.end.map(|end| end.next);
+            core.parking.wake(line.ispb, messages.div_ceil(MAX_BATCH), next_row);
             answer(producers, &done);
             log.raise_if_due().await;
             continue;
