@@ -221,11 +221,26 @@ impl<S: Store> Stream<'_, S> {
         let is_changed = steps.iter().any(|step| step.changed);
         let answers = steps.into_iter().map(|step| self.answered(step.answer)).collect();
         if !is_changed {
-            let is_fresh = self.is_fresh;
-            self.seen = Some(standing).filter(|_| is_fresh);
-            return Ok(if is_fresh { Tried::Settled(answers) } else { Tried::Overtaken });
+            return self.confirm(&key, standing, answers).await;
         }
         self.write(&key, standing, next, answers).await
+    }
+
+    /// Gives answers that need no write, if nobody has written since the record was seen.
+    async fn confirm(
+        &mut self,
+        key: &Key,
+        standing: Standing,
+        answers: Vec<Answered>,
+    ) -> Result<Tried, StoreError> {
+        if self.is_fresh {
+            self.seen = Some(standing);
+            return Ok(Tried::Settled(answers));
+        }
+        let found = self.read(key).await?;
+        let is_same = found.value == standing.value;
+        self.seen = Some(found);
+        Ok(if is_same { Tried::Settled(answers) } else { Tried::Overtaken })
     }
 
     async fn write(

@@ -42,3 +42,25 @@ async fn the_audit_has_a_row_for_several_rounds() {
     let check = node.verify_audit(ispb(), Chain::Transitions).await.unwrap();
     assert_eq!(check.entries, 24, "all of them within 60 ms");
 }
+
+/// What was seen with the last write still stands: that is looked at, and nothing else again.
+#[tokio::test(start_paused = true)]
+async fn an_empty_read_after_another_call_looks_once() {
+    let setup = setup();
+    let (store, node) = metered(&setup);
+    node.end_holds();
+    let first = node.start(ispb(), &many()).await.unwrap();
+    store.set(Quirk::None);
+    let again = node.next(ispb(), &first.next, &many()).await.unwrap();
+    assert_eq!(again, first);
+    let calls = |op, keyspace| store.calls(op, keyspace);
+    assert_eq!(calls(Op::GetBatch, Keyspace::PullStreamState), 1);
+    assert_eq!(calls(Op::Read, Keyspace::PullStreamLog), 1);
+    assert_eq!(calls(Op::Swap, Keyspace::PullStreamState), 0);
+
+    // Another node has written meanwhile: what it wrote is gone by.
+    let other = setup.node();
+    other.end_holds();
+    other.end(ispb(), &first.next, &Client::default()).await.unwrap();
+    assert_eq!(refusal(node.next(ispb(), &first.next, &many()).await), Refusal::Expired);
+}
