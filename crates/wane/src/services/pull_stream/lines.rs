@@ -144,3 +144,26 @@ fn remove<W>(lines: &mut LinesByIspb<W>, ispb: Ispb) -> Option<Line<W>> {
     }
     line
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+    use crate::clock::ManualClock;
+
+    /// Who came while the task was busy was heard, and served with the others.
+    #[test]
+    fn a_rest_is_not_cut_short_by_who_was_served_already() {
+        let manual = ManualClock::seeded(1);
+        let (lines, clock): (_, SharedClock) = (Lines::new(&*manual), manual.clone());
+        let ispb = "00000208".parse().unwrap();
+        let line = lines.join(ispb, 1).unwrap().unwrap();
+        assert!(lines.join(ispb, 2).unwrap().is_none(), "one task is enough");
+        assert_eq!(line.look(std::mem::take), Some(VecDeque::from([1, 2])));
+        let long = Duration::from_secs(1);
+        assert_eq!(line.rests(&clock, long).now_or_never(), None, "it goes on resting");
+        lines.join(ispb, 3).unwrap();
+        assert_eq!(line.rests(&clock, long).now_or_never(), Some(false));
+    }
+}

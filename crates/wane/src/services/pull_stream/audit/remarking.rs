@@ -61,8 +61,7 @@ pub(in super::super) async fn attend<S: Store>(core: Arc<Core<S>>, mut line: Att
         };
         let remarks = line.look(take).unwrap_or_default();
         if remarks.is_empty() {
-            line.wait(&core.clock, RESTS).await;
-            if line.look(|waiting| waiting.is_empty()).unwrap_or(true) {
+            if line.rests(&core.clock, RESTS).await {
                 note_end(&core.store, place, end).await;
                 noted = end.map(|end| (end.row, core.clock.monotonic()));
                 if line.end_if_empty() {

@@ -84,8 +84,7 @@ pub(in super::super) async fn attend<S: Store>(core: Arc<Core<S>>, mut line: Att
             continue;
         }
         came_together = false;
-        line.wait(&core.clock, RAISE_EVERY).await;
-        if line.look(|waiting| waiting.is_empty()).unwrap_or(true) {
+        if line.rests(&core.clock, RAISE_EVERY).await {
             log.raise().await;
             if line.end_if_empty() {
                 return;
@@ -160,7 +159,7 @@ impl<S: Store> Log<'_, S> {
         let until = self.core.clock.monotonic() + self.core.settings.linger;
         loop {
             let is_full = line.look(|waiting| {
-                let messages = waiting.iter().flat_map(Ingest::lengths);
+                let messages = waiting.iter().flat_map(Ingest::lengths).take(MAX_BATCH);
                 waiting.is_empty() || !row::fits(messages.chain([1]))
             });
             let left = until.saturating_sub(self.core.clock.monotonic());
