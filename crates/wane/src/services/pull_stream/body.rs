@@ -94,7 +94,9 @@ impl Delivery {
             Some(sealed) => (sealed.plain.clone(), sealed.gzip.clone()),
             None => {
                 let parts = self.messages.iter().map(|message| (message.id, &message.bytes[..]));
-                (multipart(parts).0.into(), None)
+                let mut body = Vec::new();
+                push_multipart(&mut body, parts);
+                (body.into(), None)
             }
         };
         Body { content_type, resource_id: None, plain, gzip }
@@ -105,22 +107,24 @@ fn boundary(first: ResourceId) -> String {
     format!("pi-{}", first.url_safe())
 }
 
-/// The multipart body of these messages, and where each of them lies in it.
-pub(super) fn multipart<'a>(
+/// Adds the multipart body of these messages: where each of them lies, counted from its beginning.
+pub(super) fn push_multipart<'a>(
+    to: &mut Vec<u8>,
     parts: impl Iterator<Item = (ResourceId, &'a [u8])> + Clone,
-) -> (Vec<u8>, Vec<Range<usize>>) {
-    let Some((first, _)) = parts.clone().next() else { return (Vec::new(), Vec::new()) };
-    let boundary = boundary(first);
-    let (mut body, mut places) = (Vec::new(), Vec::new());
+) -> Vec<Range<usize>> {
+    let Some((first, _)) = parts.clone().next() else { return Vec::new() };
+    let (boundary, start) = (boundary(first), to.len());
+    let mut places = Vec::new();
     for (id, bytes) in parts {
         let head = format!("--{boundary}\r\nContent-Type: {XML}\r\nPI-ResourceId: {id}\r\n\r\n");
-        body.extend(head.into_bytes());
-        places.push(body.len()..body.len() + bytes.len());
-        body.extend(bytes);
-        body.extend(b"\r\n");
+        to.extend_from_slice(head.as_bytes());
+        let place = to.len() - start;
+        places.push(place..place + bytes.len());
+        to.extend_from_slice(bytes);
+        to.extend_from_slice(b"\r\n");
     }
-    body.extend(format!("--{boundary}--\r\n").into_bytes());
-    (body, places)
+    to.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
+    places
 }
 
 #[cfg(test)]
@@ -133,7 +137,9 @@ mod tests {
         let clock = ManualClock::seeded(1);
         let ids = [ResourceId::draw(&*clock), ResourceId::draw(&*clock)];
         let messages = [&b"<a>\r\n</a>"[..], b"\xFF\n"];
-        let (body, places) = multipart(ids.into_iter().zip(messages));
+        let mut body = b"before".to_vec();
+        let places = push_multipart(&mut body, ids.into_iter().zip(messages));
+        let body = body.split_off(b"before".len());
         let boundary = format!("pi-{}", ids[0].url_safe());
         let expected = [
             format!("--{boundary}\r\nContent-Type: application/xml;charset=utf-8\r\n").as_bytes(),

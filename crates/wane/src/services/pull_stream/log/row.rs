@@ -62,33 +62,38 @@ impl SealedRow {
         gzip: Option<&dyn Gzip>,
     ) -> Self {
         let parts = messages.iter().map(|(id, message)| (*id, message.as_bytes()));
-        let (body, places) = body::multipart(parts);
-        let compressed = gzip.map(|gzip| gzip.compress(&body)).unwrap_or_default();
-        let table = HEAD + ENTRY * messages.len();
-        let with_gzip = table + 4 + body.len() + 4 + compressed.len();
-        let compressed = if with_gzip <= ROW_BYTES { compressed } else { Vec::new() };
-
-        let mut value = Vec::with_capacity(with_gzip);
+        let table = HEAD..HEAD + ENTRY * messages.len();
+        let start = table.end + 4;
+        let long = messages.iter().map(|(_, message)| message.as_bytes().len() + PER_MESSAGE);
+        let mut value = Vec::with_capacity(PER_ROW + long.sum::<usize>());
         value.push(VERSION);
         value.extend(at.as_unix_millis().to_be_bytes());
         value.extend(write);
         // At most ten.
         value.push(messages.len() as u8);
+        // The table is known once the body is there.
+        value.resize(start, 0);
+        let places = body::push_multipart(&mut value, parts);
+        let body = start..value.len();
+        let mut entries = Vec::with_capacity(start - table.start);
         for ((id, _), place) in messages.iter().zip(&places) {
-            value.extend(id.as_bytes());
-            push_length(&mut value, place.start);
-            push_length(&mut value, place.len());
+            entries.extend(id.as_bytes());
+            push_length(&mut entries, place.start);
+            push_length(&mut entries, place.len());
         }
-        push_length(&mut value, body.len());
-        let start = value.len();
-        value.extend(&body);
+        push_length(&mut entries, body.len());
+        value[table.start..start].copy_from_slice(&entries);
+
+        let compressed = gzip.map(|gzip| gzip.compress(&value[body.clone()])).unwrap_or_default();
+        let has_room = value.len() + 4 + compressed.len() <= ROW_BYTES;
+        let compressed = if has_room { &compressed[..] } else { &[] };
         push_length(&mut value, compressed.len());
         let gzip = value.len()..value.len() + compressed.len();
         value.extend(compressed);
 
         let ids = messages.iter().map(|(id, _)| *id);
         let messages = ids.zip(places.into_iter().map(|place| shifted(&place, start))).collect();
-        Self { at, write, messages, body: start..start + body.len(), gzip, value: value.into() }
+        Self { at, write, messages, body, gzip, value: value.into() }
     }
 
     pub(super) fn value(&self) -> Result<Value, StoreError> {
