@@ -390,6 +390,25 @@ fn rows_that_retention_took_are_passed_over() {
     assert!(matches!(world.next(world.token(&gone), Form::SINGLE), Answer::Refused(_)));
 }
 
+/// Else every empty read would look for its row again.
+#[test]
+fn what_was_requeued_from_a_row_that_is_gone_is_forgotten_by_an_empty_read() {
+    let mut world = World::with_rows(&[2]);
+    let gone = world.start(Form::MULTIPART);
+    world.now += LEASE / 3 * 2;
+    let waiting = world.start(Form::MULTIPART);
+    world.expire(0);
+    world.now += LEASE / 3;
+    let token = world.token(&waiting);
+    assert_eq!(given(&world.next(token, Form::MULTIPART)), []);
+    let now = Timestamp::from_unix_millis(world.now);
+    assert_eq!(world.state.rows_to_look_for(now).count(), 0);
+    assert!(matches!(world.next(world.token(&gone), Form::MULTIPART), Answer::Refused(_)));
+    let before = world.state.clone();
+    assert_eq!(given(&world.next(token, Form::MULTIPART)), []);
+    assert_eq!(world.state, before, "once");
+}
+
 /// Of a row that was not looked for nothing is known: its messages wait, and are not dropped.
 #[test]
 fn what_was_requeued_from_a_row_that_was_not_looked_for_stays_requeued() {

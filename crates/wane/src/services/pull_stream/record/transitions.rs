@@ -193,7 +193,9 @@ impl State {
         }
         let claim = self.claim(own, reader.form.capacity(), at);
         // Rows that are gone are not looked for again by whoever comes next.
-        let has_passed = claim.head.row >= self.head.row + ROWS_PER_RANGE;
+        let has_passed = claim.head.row >= self.head.row + ROWS_PER_RANGE
+            || claim.requeued != self.requeued
+            || !claim.ended.is_empty();
         let has_news = has_passed || !claim.spans.is_empty() || !slot.in_flight.is_empty();
         if !has_news && !self.is_fading(own, at) {
             let mut answer = self.answer(own, *presented, self.token(own, at), at);
