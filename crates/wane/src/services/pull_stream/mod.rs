@@ -56,6 +56,7 @@
 //! `record` makes of gathered calls; `audit` keeps what happened. `body` is what readers are sent.
 //! Not here: HTTP, certificates, where keys come from, archives and regions.
 
+mod archive;
 mod audit;
 mod body;
 mod budget;
@@ -77,7 +78,9 @@ mod status;
 mod stored_keys;
 mod strangers;
 mod token;
+mod token_view;
 
+pub use archive::{Archive, ArchiveError, ArchiveFuture, SegmentName};
 pub use audit::{Action, AuditCheck, AuditEntry, AuditPage, Chain, Verdict};
 pub use body::{Body, Delivered, Delivery, Gzip, XML};
 pub use ispb::Ispb;
@@ -90,6 +93,7 @@ pub use resource_id::ResourceId;
 pub use settings::PullStreamSettings;
 pub use status::StreamStatus;
 pub use stored_keys::{REFRESH_EVERY, StoredKeys};
+pub use token_view::{SlotView, TokenView};
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -20,6 +20,7 @@ use super::core::Core;
 use super::lines::Attended;
 use super::log::{Demand, Place, SealedRow, Tail, Window, tail_key};
 use super::record::{Answer, Call, Issuer, Moment, Riding, Rules, State};
+use super::token_view::slots_of;
 use super::{PullStreamError, Refusal, store_error_again};
 use crate::store::{Key, Outcome, Record, Store, StoreError, Value};
 
@@ -258,6 +259,7 @@ impl<S: Store> Stream<'_, S> {
         };
         match outcome {
             Ok(Outcome::Applied { .. }) => {
+                self.show(&next);
                 self.seen = Some(Standing { value: Some(value), state: next });
                 Ok(Tried::Settled(answers))
             }
@@ -269,10 +271,21 @@ impl<S: Store> Stream<'_, S> {
                 let Ok(record) = self.core.store.get(key).await else { return Err(unknown) };
                 let standing = Standing::of(key, record)?;
                 let is_ours = standing.state.is_write(&next);
+                if is_ours {
+                    self.show(&next);
+                }
                 self.note(standing);
                 Ok(if is_ours { Tried::Settled(answers) } else { Tried::Unclear(unknown) })
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// Shows what was written, where somebody wants to see it.
+    fn show(&self, state: &State) {
+        if let Some(view) = &self.core.settings.view {
+            let slots = slots_of(state, self.core.clock.now());
+            view.show(self.place.ispb, state.version, &slots);
         }
     }
 

@@ -7,6 +7,7 @@ use super::PullStreamError;
 use super::body::Gzip;
 use super::policy::Policy;
 use super::record::MAX_READERS;
+use super::token_view::TokenView;
 use crate::store::Ttl;
 
 /// The longest name of a region, in bytes.
@@ -36,6 +37,8 @@ pub struct PullStreamSettings {
     pub look_every: Option<Duration>,
     /// What bodies of whole rows are compressed with when they are sealed; `None` for not at all.
     pub gzip: Option<Arc<dyn Gzip>>,
+    /// Where slots and tokens are shown as well; `None` for nowhere.
+    pub view: Option<Arc<dyn TokenView>>,
 }
 
 impl Default for PullStreamSettings {
@@ -50,6 +53,7 @@ impl Default for PullStreamSettings {
             max_readers: MAX_READERS,
             look_every: Some(Duration::from_millis(100)),
             gzip: None,
+            view: None,
         }
     }
 }

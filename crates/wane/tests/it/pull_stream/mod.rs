@@ -15,6 +15,7 @@ mod quirks;
 mod races;
 mod simulation;
 mod tripped;
+mod viewed;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
