@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Body as _;
 use serde::de::DeserializeOwned;
 use serde_json::Number;
 use wane::clock::SharedClock;
@@ -52,6 +53,11 @@ pub(super) async fn required<T: DeserializeOwned>(
 
 /// Reads a body within bounds of size and time.
 pub(super) async fn read(body: Body, limit: usize, clock: &SharedClock) -> Result<Bytes, Problem> {
+    let too_large = || Problem::new(Code::TooLarge, format!("the body may have {limit} bytes"));
+    // What is announced to be too large is not waited for.
+    if body.size_hint().lower() > limit as u64 {
+        return Err(too_large());
+    }
     let collected = tokio::select! {
         collected = Limited::new(body, limit).collect() => collected,
         () = clock.sleep(ARRIVAL) => {
@@ -61,7 +67,7 @@ pub(super) async fn read(body: Body, limit: usize, clock: &SharedClock) -> Resul
     };
     collected.map(|body| body.to_bytes()).map_err(|error| {
         if error.is::<LengthLimitError>() {
-            return Problem::new(Code::TooLarge, format!("the body may have {limit} bytes"));
+            return too_large();
         }
         Problem::invalid("body", "it broke off or is not well formed")
     })
