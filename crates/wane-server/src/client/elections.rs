@@ -14,8 +14,8 @@ use wane::services::elections::{
 use wane::store::Timestamp;
 
 use super::app_ttl::{Json, escaped, put_ttl};
+use super::events::{Heard, Stream};
 use super::exchange::{Answer, Call, Effect};
-use super::stream::{Heard, Stream};
 use super::{Client, ClientError};
 
 /// The elections of one application, over HTTP.

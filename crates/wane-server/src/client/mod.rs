@@ -22,13 +22,13 @@ mod blobs;
 mod devices;
 mod elections;
 mod error;
+mod events;
 mod exchange;
 mod oauth_clients;
 mod outgoing;
 mod secret;
 mod sequences;
 mod server_sent;
-mod stream;
 mod watch;
 mod wire;
 

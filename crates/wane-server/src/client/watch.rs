@@ -7,8 +7,8 @@ use bytes::Bytes;
 use wane::store::Timestamp;
 
 use super::app_ttl::{ItemForm, escaped};
+use super::events::{Heard, Stream};
 use super::server_sent::ServerSent;
-use super::stream::{Heard, Stream};
 use super::{AppTtl, ClientError, Item};
 
 /// What happened to an entry.

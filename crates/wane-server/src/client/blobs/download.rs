@@ -18,8 +18,8 @@ use sha2::{Digest as _, Sha256};
 use wane::services::blobs::{Sha256Sum, Suuid};
 
 use super::{ATTEMPTS, BlobDetails, Blobs, details, pause_after, pause_for, sendable};
+use crate::client::events::may_pass;
 use crate::client::exchange::{Call, Effect};
-use crate::client::stream::may_pass;
 use crate::client::{ClientError, error::BoxError};
 
 /// A download that brings nothing for so long is taken for lost.

@@ -17,8 +17,8 @@ use wane::services::blobs::{CHUNK, NewBlob, Sha256Sum, Suuid};
 use super::{
     ATTEMPTS, Blobs, DELETE_SECRET, UploadedBlob, described, details, pause_for, sendable,
 };
+use crate::client::events::may_pass;
 use crate::client::exchange::{Answer, Call, Effect};
-use crate::client::stream::may_pass;
 use crate::client::{ClientError, Source};
 
 /// The longest piece: whole chunks of the server, which then writes none of them twice.

@@ -3,9 +3,9 @@
 mod answers;
 mod blobs;
 mod devices;
+mod events;
 mod faults;
 mod forms;
 mod hostile_streams;
 mod setup;
 pub(crate) mod stage;
-mod streams;
