@@ -113,6 +113,11 @@ impl From<EndpointError> for Failure {
             EndpointError::Ca { .. } => {
                 Self::Failed { what, advice: "give a PEM file with --ca or WANE_CA".into() }
             }
+            EndpointError::Identity { .. } => Self::Failed {
+                what,
+                advice: "give PEM files, the certificate with --cert and its key with --key-file"
+                    .into(),
+            },
         }
     }
 }

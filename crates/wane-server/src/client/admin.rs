@@ -1,4 +1,5 @@
-//! The operator's calls: applications, their limits and keys, credentials, and the backup.
+//! The operator's calls: applications, their limits and keys, credentials, pull streams, and the
+//! backup.
 
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use wane::services::ClusterAppId;
 use wane::services::apps::{AppName, Limits, LimitsChange, Scope};
+use wane::services::pull_stream::{Ispb, StreamStatus};
 use wane::store::Timestamp;
 
 use super::app_ttl::{Json, escaped, instant};
@@ -134,6 +136,20 @@ impl Admin {
         self.new_key("/credentials", body).await
     }
 
+    /// How far the pull stream of an institution is.
+    pub async fn stream_status(&self, ispb: Ispb) -> Result<StreamStatus, ClientError> {
+        self.read(&format!("/streams/{ispb}")).await?.read_as(|form: StreamForm| {
+            Ok(StreamStatus {
+                live_readers: form.live_readers,
+                in_flight: form.in_flight,
+                requeued: form.requeued,
+                head_row: form.head_row,
+                tail_row: form.tail_row,
+                lag: Duration::from_millis(form.lag_millis),
+            })
+        })
+    }
+
     /// The whole store as a stream.
     pub async fn backup(&self) -> Result<Backup, ClientError> {
         let call = Call::get(format!("{ROOT}/backup"), Effect::Read).accept("*/*");
@@ -231,6 +247,17 @@ struct CreatedForm {
 #[derive(Deserialize)]
 struct KeyForm {
     key: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StreamForm {
+    live_readers: usize,
+    in_flight: usize,
+    requeued: usize,
+    head_row: u64,
+    tail_row: u64,
+    lag_millis: u64,
 }
 
 #[derive(Deserialize)]

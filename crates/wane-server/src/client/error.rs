@@ -83,4 +83,8 @@ pub enum EndpointError {
     /// The file of certificate authorities.
     #[error("cannot take certificate authorities from {}: {reason}", path.display())]
     Ca { path: PathBuf, reason: String },
+
+    /// The certificate that the client shows, or its private key.
+    #[error("cannot take the certificate of the client from {}: {reason}", path.display())]
+    Identity { path: PathBuf, reason: String },
 }

@@ -3,13 +3,14 @@
 //! Every call is one exchange within a deadline, with an answer of bounded size, over kept-alive
 //! HTTP/1.1 connections. Nothing is sent twice and no redirect is followed: a credential goes to
 //! the server that it was given for and to no other. Transfers of BLOBs, see [`Blobs`], take as long
-//! as bytes move, and go on where a connection was lost.
+//! as bytes move, and go on where a connection was lost. Pull streams wait for messages, see
+//! [`PullStream`], and say what to do about a call that failed.
 //!
 //! What went wrong is said by what can be done about it, see [`ClientError`]. The line between
 //! "cannot be reached" and "unknown outcome" is whether the request was handed to a connection.
 //!
 //! ```text
-//! app_ttl, batch, watch, elections, sequences, blobs, devices, admin,
+//! app_ttl, batch, watch, elections, sequences, blobs, devices, streams, admin,
 //! oauth_clients -> exchange (deadline, bounds, what an answer means) -> wire (TCP, TLS)
 //! ```
 //!
@@ -29,6 +30,7 @@ mod outgoing;
 mod secret;
 mod sequences;
 mod server_sent;
+mod streams;
 mod watch;
 mod wire;
 
@@ -48,6 +50,7 @@ pub use oauth_clients::{ListedClient, ListedClients, NewOAuthClient, RegisteredC
 pub use outgoing::Source;
 pub use secret::Secret;
 pub use sequences::Sequences;
+pub use streams::{Ending, PullStream, PullToken, Pulled, Reading, Remedy};
 pub use watch::{ChangeKind, Event, Notice, Watch};
 
 use std::fmt;
@@ -61,10 +64,12 @@ use hyper_util::client::legacy;
 use hyper_util::rt::TokioExecutor;
 use wane::clock::SharedClock;
 use wane::services::apps::AppName;
+use wane::services::pull_stream::Ispb;
 use wane::services::sequencer::WorkspaceId;
 
 use exchange::{Call, Effect};
 use outgoing::Outgoing;
+use wire::secured;
 pub(crate) use wire::{Connector, trusting};
 
 /// How long a call may take, unless told otherwise.
@@ -80,6 +85,15 @@ pub enum Trust {
     PublicRoots,
     /// Only the authorities in this PEM file.
     CaFile(PathBuf),
+}
+
+/// Who a client is to servers that ask for a certificate, in PEM files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Its certificate, and those up to the authority's.
+    pub certificate: PathBuf,
+    /// The private key of the certificate.
+    pub private_key: PathBuf,
 }
 
 /// A server and the way in.
@@ -111,8 +125,25 @@ struct Shared {
 impl Client {
     /// A client, or what is wrong with the endpoint. Nothing is sent yet.
     pub fn new(endpoint: &Endpoint, clock: SharedClock) -> Result<Self, EndpointError> {
+        Self::made(endpoint, None, clock)
+    }
+
+    /// The same for servers that ask for a certificate. Over plain HTTP none is shown.
+    pub fn presenting(
+        endpoint: &Endpoint,
+        identity: &Identity,
+        clock: SharedClock,
+    ) -> Result<Self, EndpointError> {
+        Self::made(endpoint, Some(identity), clock)
+    }
+
+    fn made(
+        endpoint: &Endpoint,
+        identity: Option<&Identity>,
+        clock: SharedClock,
+    ) -> Result<Self, EndpointError> {
         let (base, is_https) = checked_url(&endpoint.url)?;
-        let tls = is_https.then(|| trusting(&endpoint.trust)).transpose()?;
+        let tls = is_https.then(|| secured(&endpoint.trust, identity)).transpose()?;
         let connector = Connector::new(tls, Arc::clone(&clock));
         let http = legacy::Client::builder(TokioExecutor::new())
             .pool_idle_timeout(IDLE)
@@ -157,6 +188,11 @@ impl Client {
     /// The device login of an application.
     pub fn devices(&self, app: &AppName) -> Devices {
         Devices::new(self.clone(), app)
+    }
+
+    /// The pull stream of an institution.
+    pub fn pull_stream(&self, ispb: Ispb) -> PullStream {
+        PullStream::new(self.clone(), ispb)
     }
 
     /// The operator's calls; they are answered on the admin listener.

@@ -14,13 +14,13 @@ use hyper_util::rt::TokioIo;
 use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, ServerName};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use wane::clock::SharedClock;
 
-use super::{EndpointError, Trust};
+use super::{EndpointError, Identity, Trust};
 
 /// How long a connection may take to come about.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -121,29 +121,68 @@ impl Write for Wire {
     }
 }
 
-/// How servers prove who they are.
+/// How servers prove who they are, to a client that shows nothing of itself.
 pub(crate) fn trusting(trust: &Trust) -> Result<Arc<ClientConfig>, EndpointError> {
-    let roots = match trust {
-        Trust::PublicRoots => RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() },
-        Trust::CaFile(path) => {
-            let wrong = |reason| EndpointError::Ca { path: path.clone(), reason };
-            let mut roots = RootCertStore::empty();
-            let certificates = CertificateDer::pem_file_iter(path);
-            for certificate in certificates.map_err(|error| wrong(error.to_string()))? {
-                let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
-                roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
-            }
-            if roots.is_empty() {
-                return Err(wrong("there is no certificate in it".into()));
-            }
-            roots
-        }
-    };
-    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    secured(trust, None)
+}
+
+/// How servers prove who they are, and how the client does where it is asked.
+pub(super) fn secured(
+    trust: &Trust,
+    identity: Option<&Identity>,
+) -> Result<Arc<ClientConfig>, EndpointError> {
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("the provider has the default protocol versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots(trust)?);
+    let mut config = match identity {
+        None => config.with_no_client_auth(),
+        Some(identity) => {
+            let (chain, key) = (certificates(identity)?, private_key(identity)?);
+            config.with_client_auth_cert(chain, key).map_err(|error| EndpointError::Identity {
+                path: identity.certificate.clone(),
+                reason: error.to_string(),
+            })?
+        }
+    };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
+}
+
+fn roots(trust: &Trust) -> Result<RootCertStore, EndpointError> {
+    let path = match trust {
+        Trust::PublicRoots => {
+            return Ok(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() });
+        }
+        Trust::CaFile(path) => path,
+    };
+    let wrong = |reason| EndpointError::Ca { path: path.clone(), reason };
+    let mut roots = RootCertStore::empty();
+    let certificates = CertificateDer::pem_file_iter(path);
+    for certificate in certificates.map_err(|error| wrong(error.to_string()))? {
+        let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
+        roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
+    }
+    if roots.is_empty() {
+        return Err(wrong("there is no certificate in it".into()));
+    }
+    Ok(roots)
+}
+
+fn certificates(identity: &Identity) -> Result<Vec<CertificateDer<'static>>, EndpointError> {
+    let path = &identity.certificate;
+    let wrong = |reason| EndpointError::Identity { path: path.clone(), reason };
+    let chain = CertificateDer::pem_file_iter(path).map_err(|error| wrong(error.to_string()))?;
+    let chain: Result<Vec<_>, _> = chain.collect();
+    let chain = chain.map_err(|error| wrong(error.to_string()))?;
+    if chain.is_empty() {
+        return Err(wrong("there is no certificate in it".into()));
+    }
+    Ok(chain)
+}
+
+fn private_key(identity: &Identity) -> Result<PrivateKeyDer<'static>, EndpointError> {
+    let path = &identity.private_key;
+    PrivateKeyDer::from_pem_file(path)
+        .map_err(|error| EndpointError::Identity { path: path.clone(), reason: error.to_string() })
 }

@@ -9,3 +9,4 @@ mod forms;
 mod hostile_streams;
 mod setup;
 pub(crate) mod stage;
+pub(crate) mod streams;
