@@ -12,7 +12,7 @@ use wane::services::apps::AppName;
 
 use super::Surroundings;
 use super::failure::Failure;
-use crate::client::{Client, Endpoint, Secret, Trust};
+use crate::client::{Client, Endpoint, Identity, Secret, Trust};
 
 /// Where `wane serve` answers unless told otherwise.
 const URL: &str = "http://127.0.0.1:8628";
@@ -49,6 +49,14 @@ pub(super) struct ConnectionFlags {
     #[arg(long, global = true, value_name = "FILE")]
     ca: Option<PathBuf>,
 
+    /// Show this certificate, a PEM file, to servers that ask for one [WANE_CERT]
+    #[arg(long, global = true, value_name = "FILE")]
+    cert: Option<PathBuf>,
+
+    /// The private key of --cert, a PEM file [WANE_KEY_FILE]
+    #[arg(long, global = true, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+
     /// Taken from the command: `serve`, `backup` and `restore` mean something else by --data.
     #[arg(skip)]
     pub(super) data: Option<PathBuf>,
@@ -67,6 +75,13 @@ pub(super) struct DataFlag {
 pub(super) enum Listener {
     Public,
     Admin,
+}
+
+/// Which side of a pull stream a command is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StreamParty {
+    Producer,
+    Reader,
 }
 
 /// A server that was found.
@@ -115,6 +130,26 @@ impl ConnectionFlags {
         self.place(Listener::Public, url, (None, "nowhere".into()), surroundings)
     }
 
+    /// The server for commands of a pull stream, whose readers may be known by a certificate.
+    pub(super) fn stream_place(
+        &self,
+        who: StreamParty,
+        surroundings: &Surroundings,
+    ) -> Result<Place, Failure> {
+        let url = given(self.url.clone(), "WANE_URL", surroundings)?;
+        let url = url.unwrap_or_else(|| URL.into());
+        let shows_certificate = self.identity(surroundings)?.is_some() && url.starts_with("https");
+        let key = match (self.given_key(surroundings)?, who) {
+            (Some((key, origin)), _) => (Some(key), origin),
+            (None, StreamParty::Reader) if shows_certificate => {
+                (None, "nowhere, as a certificate is shown".into())
+            }
+            (None, StreamParty::Reader) => return Err(no_stream_key("pull")),
+            (None, StreamParty::Producer) => return Err(no_stream_key("produce")),
+        };
+        self.place(Listener::Public, url, key, surroundings)
+    }
+
     /// The server for commands of operators.
     pub(super) fn admin_place(&self, surroundings: &Surroundings) -> Result<Place, Failure> {
         let (key, origin) = match self.given_key(surroundings)? {
@@ -142,8 +177,29 @@ impl ConnectionFlags {
         let ca = self.ca.clone().or_else(|| surroundings.variable("WANE_CA").map(PathBuf::from));
         let trust = ca.map_or(Trust::PublicRoots, Trust::CaFile);
         let endpoint = Endpoint { url, key: key.clone(), trust };
-        let client = Client::new(&endpoint, Arc::clone(&surroundings.clock))?;
+        let clock = Arc::clone(&surroundings.clock);
+        let client = match self.identity(surroundings)? {
+            Some(identity) => Client::presenting(&endpoint, &identity, clock)?,
+            None => Client::new(&endpoint, clock)?,
+        };
         Ok(Place { client, listener, key, key_origin })
+    }
+
+    /// The certificate to show, and its key.
+    fn identity(&self, surroundings: &Surroundings) -> Result<Option<Identity>, Failure> {
+        let path = |flag: &Option<PathBuf>, variable| {
+            flag.clone().or_else(|| surroundings.variable(variable).map(PathBuf::from))
+        };
+        match (path(&self.cert, "WANE_CERT"), path(&self.key_file, "WANE_KEY_FILE")) {
+            (None, None) => Ok(None),
+            (Some(certificate), Some(private_key)) => {
+                Ok(Some(Identity { certificate, private_key }))
+            }
+            (Some(_), None) | (None, Some(_)) => Err(Failure::Usage {
+                what: "a certificate and its private key go together".into(),
+                advice: "give both --cert and --key-file, or WANE_CERT and WANE_KEY_FILE".into(),
+            }),
+        }
     }
 
     fn given_key(&self, surroundings: &Surroundings) -> Result<Option<(Secret, String)>, Failure> {
@@ -167,6 +223,21 @@ impl ConnectionFlags {
                 .into(),
         })?;
         Ok((key.into(), path.display().to_string()))
+    }
+}
+
+/// The keys in the files of a server open no stream.
+fn no_stream_key(scope: &str) -> Failure {
+    let certificate = match scope {
+        "pull" => ", or show a certificate with --cert and --key-file to an https server",
+        _ => "",
+    };
+    Failure::Failed {
+        what: format!("there is no key with the scope {scope}"),
+        advice: format!(
+            "have an operator make one (POST /api/v1/admin/credentials) and give it with --key or \
+             WANE_KEY{certificate}"
+        ),
     }
 }
 

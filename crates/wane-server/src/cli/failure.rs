@@ -14,6 +14,7 @@ use super::devices::DeviceCommandError;
 use super::output::{
     OutputFlags, error_word, left, put_expiry, put_value, shown_text, shown_value,
 };
+use super::streams::StreamCommandError;
 use crate::client::{ClientError, Current, EndpointError};
 
 /// How a command line went.
@@ -66,6 +67,8 @@ pub(super) enum Failure {
     Blob(BlobCommandError),
     /// Device login, in its ordinary course.
     Device(DeviceCommandError),
+    /// Messages here, on their way to or from a server.
+    Stream(Box<StreamCommandError>),
     /// The answer cannot be written.
     Output(io::Error),
 }
@@ -85,6 +88,12 @@ impl From<BlobCommandError> for Failure {
 impl From<DeviceCommandError> for Failure {
     fn from(error: DeviceCommandError) -> Self {
         Self::Device(error)
+    }
+}
+
+impl From<StreamCommandError> for Failure {
+    fn from(error: StreamCommandError) -> Self {
+        Self::Stream(Box::new(error))
     }
 }
 
@@ -138,6 +147,7 @@ impl Failure {
             },
             Self::Blob(error) => error.exit(),
             Self::Device(error) => error.exit(),
+            Self::Stream(error) => error.exit(),
             // Whoever read the answer has read enough.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
             Self::Failed { .. } | Self::Output(_) => Exit::Failed,
@@ -152,6 +162,7 @@ impl Failure {
             Self::Store(error) => error.to_string(),
             Self::Blob(error) => error.to_string(),
             Self::Device(error) => error.to_string(),
+            Self::Stream(error) => error.to_string(),
             Self::Output(error) => format!("cannot write the answer: {error}"),
         }
     }
@@ -163,6 +174,10 @@ impl Failure {
             Self::Store(_) => "nothing was changed".into(),
             Self::Blob(error) => error.advice().into(),
             Self::Device(error) => error.advice().into(),
+            Self::Stream(error) => match error.advice() {
+                Ok(advice) => advice,
+                Err(error) => advice_on(error, place, surroundings),
+            },
             Self::Output(_) => "make room, or send the answer elsewhere".into(),
         }
     }
@@ -170,29 +185,17 @@ impl Failure {
     /// The failure as an answer for programs.
     fn json(&self) -> Map<String, Value> {
         let (code, status) = match self {
-            Self::Client(ClientError::Refused { .. } | ClientError::Contested { .. }) => {
-                ("refused", Some(409))
-            }
-            Self::Client(ClientError::Absent) => ("absent", Some(404)),
-            Self::Client(ClientError::UnknownOutcome { .. }) => ("unknown_outcome", None),
-            Self::Client(ClientError::Problem { code, status, .. }) => (&**code, Some(*status)),
-            Self::Client(ClientError::Unreachable { .. }) => ("unreachable", None),
-            Self::Client(ClientError::Protocol { .. }) => ("protocol", None),
-            Self::Client(ClientError::DigestMismatch { .. }) => ("digest_mismatch", None),
-            Self::Client(ClientError::Source { .. } | ClientError::Spent { .. }) => {
-                ("failed", None)
-            }
+            Self::Client(error) => code_of(error),
             Self::Usage { .. } => ("usage", None),
             Self::Device(error) => {
                 let (code, status) = error.code();
                 (code, Some(status))
             }
-            Self::Store(_) | Self::Blob(_) => match self.exit() {
-                Exit::Refused => ("refused", None),
-                Exit::Absent => ("absent", None),
-                Exit::Unknown => ("unknown_outcome", None),
-                Exit::Done | Exit::Failed | Exit::Usage | Exit::Of(_) => ("failed", None),
+            Self::Stream(error) => match error.client_error() {
+                Some(error) => code_of(error),
+                None => (code_of_exit(error.exit()), None),
             },
+            Self::Store(_) | Self::Blob(_) => (code_of_exit(self.exit()), None),
             Self::Failed { .. } | Self::Output(_) => ("failed", None),
         };
         let mut object = Map::from_iter([
@@ -200,6 +203,9 @@ impl Failure {
             ("status".to_owned(), status.into()),
             ("detail".to_owned(), self.what().into()),
         ]);
+        if let Self::Stream(error) = self {
+            object.extend(error.members());
+        }
         if let Self::Client(ClientError::Contested { standing, .. }) = self {
             let remaining = u64::try_from(standing.remaining.as_millis()).unwrap_or(u64::MAX);
             object.extend([
@@ -221,13 +227,37 @@ impl Failure {
     }
 }
 
+/// The name and the status under which a server says it.
+fn code_of(error: &ClientError) -> (&str, Option<u16>) {
+    match error {
+        ClientError::Refused { .. } | ClientError::Contested { .. } => ("refused", Some(409)),
+        ClientError::Absent => ("absent", Some(404)),
+        ClientError::UnknownOutcome { .. } => ("unknown_outcome", None),
+        ClientError::Problem { code, status, .. } => (&**code, Some(*status)),
+        ClientError::Unreachable { .. } => ("unreachable", None),
+        ClientError::Protocol { .. } => ("protocol", None),
+        ClientError::DigestMismatch { .. } => ("digest_mismatch", None),
+        ClientError::Source { .. } | ClientError::Spent { .. } => ("failed", None),
+    }
+}
+
+fn code_of_exit(exit: Exit) -> &'static str {
+    match exit {
+        Exit::Refused => "refused",
+        Exit::Absent => "absent",
+        Exit::Unknown => "unknown_outcome",
+        Exit::Usage => "usage",
+        Exit::Done | Exit::Failed | Exit::Of(_) => "failed",
+    }
+}
+
 pub(super) fn exit_of(error: &ClientError) -> Exit {
     match error {
         ClientError::Refused { .. } | ClientError::Contested { .. } => Exit::Refused,
         ClientError::Absent => Exit::Absent,
         ClientError::UnknownOutcome { .. } => Exit::Unknown,
         ClientError::Problem { code, status, .. } => match (&**code, *status) {
-            ("stale_token", _) => Exit::Refused,
+            ("stale_token" | "token_out_of_order", _) => Exit::Refused,
             (_, 400 | 415) => Exit::Usage,
             ("gone", _) => Exit::Absent,
             _ => Exit::Failed,
@@ -310,6 +340,9 @@ fn advice_on_problem(code: &str, retry_after: Option<Duration>, origin: Option<&
         }
         "too_large" => "send less, or have an operator raise the limits".into(),
         "stale_token" => "somebody else leads by now; campaign again".into(),
+        "invalid_token" | "token_out_of_order" => {
+            "pull again, from the start; what was not acknowledged comes again".into()
+        }
         "invalid_client" => {
             "register it with `wane app client add`, or give its secret with --client-secret-file or \
              WANE_CLIENT_SECRET"

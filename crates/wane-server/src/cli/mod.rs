@@ -1,7 +1,7 @@
 //! The command line: what is typed, where it goes, and the exit code that comes back.
 //!
 //! ```text
-//! arguments -> connection (which server, which key) -> ttl, election, .., device, app -> output
+//! arguments -> connection (which server, which key) -> ttl, election, .., stream, app -> output
 //!                                                     what failed -> failure (two lines, exit code)
 //! ```
 //!
@@ -23,6 +23,7 @@ mod progress;
 mod sequences;
 mod serve;
 mod store;
+mod streams;
 mod ttl;
 
 #[cfg(test)]
@@ -54,11 +55,12 @@ Exit codes:
   5  unknown outcome: the write may or may not have been applied; read before deciding
   `election campaign --exec CMD` ends with the exit code of CMD, or with 3 if it lost the election
   `device start` ends with 3 if it was denied, with 4 if the code expired, with 130 after Ctrl-C
+  `stream pull` ends with 0 after a Ctrl-C, as it ends in good order, and with 130 after a second
 
 Where the server and the key come from, the first that is there:
   server  --url, WANE_URL, http://127.0.0.1:8628
           for operators: --admin-url, WANE_ADMIN_URL, http://127.0.0.1:8629
-  key     --key, WANE_KEY, DATA/demo.key (for operators: DATA/admin.key)
+  key     --key, WANE_KEY, DATA/demo.key (for operators: DATA/admin.key; for streams: none)
   DATA    --data, WANE_DATA, ./wane-data";
 
 /// A store for state that expires.
@@ -101,6 +103,8 @@ enum RemoteCommand {
     Blob(blobs::BlobArguments),
     /// Link devices by a code that somebody approves elsewhere
     Device(devices::DeviceArguments),
+    /// Send messages to institutions, and read their streams
+    Stream(streams::StreamArguments),
     /// Make apps, their keys, limits and clients (for operators)
     App(app::AppArguments),
 }
@@ -215,7 +219,42 @@ async fn ask(
     flags: &OutputFlags,
     surroundings: &mut Surroundings,
 ) -> Exit {
-    let place = match &command {
+    let place = place_of(&command, connection, surroundings);
+    let place = match place {
+        Ok(place) => place,
+        Err(failure) => return finish(Err(failure), None, flags, surroundings),
+    };
+    let done = match command {
+        RemoteCommand::Ttl(command) => {
+            ttl::run(command, &place, flags, surroundings).await.map(|()| Exit::Done)
+        }
+        RemoteCommand::Election(command) => {
+            elections::run(command, &place, flags, surroundings).await
+        }
+        RemoteCommand::Sequence(command) => {
+            sequences::run(command, &place, flags, surroundings).await.map(|()| Exit::Done)
+        }
+        RemoteCommand::Blob(command) => {
+            blobs::run(command, &place, flags, surroundings).await.map(|()| Exit::Done)
+        }
+        RemoteCommand::Device(command) => devices::run(command, &place, flags, surroundings).await,
+        RemoteCommand::Stream(command) => {
+            streams::run(command, &place, flags, surroundings).await.map(|()| Exit::Done)
+        }
+        RemoteCommand::App(command) => {
+            app::run(command.command, &place, flags, surroundings).await.map(|()| Exit::Done)
+        }
+    };
+    finish(done, Some(&place), flags, surroundings)
+}
+
+/// The server that a command asks, and the key for it.
+fn place_of(
+    command: &RemoteCommand,
+    connection: ConnectionFlags,
+    surroundings: &Surroundings,
+) -> Result<Place, Failure> {
+    match command {
         RemoteCommand::Ttl(command) => {
             connection.with_data(&command.data).app_place(&command.app, surroundings)
         }
@@ -239,33 +278,17 @@ async fn ask(
                 false => connection.app_place(&command.app, surroundings),
             }
         }
+        RemoteCommand::Stream(command) => {
+            let connection = connection.with_data(&command.data);
+            match command.party() {
+                Some(party) => connection.stream_place(party, surroundings),
+                None => connection.admin_place(surroundings),
+            }
+        }
         RemoteCommand::App(command) => {
             connection.with_data(&command.data).admin_place(surroundings)
         }
-    };
-    let place = match place {
-        Ok(place) => place,
-        Err(failure) => return finish(Err(failure), None, flags, surroundings),
-    };
-    let done = match command {
-        RemoteCommand::Ttl(command) => {
-            ttl::run(command, &place, flags, surroundings).await.map(|()| Exit::Done)
-        }
-        RemoteCommand::Election(command) => {
-            elections::run(command, &place, flags, surroundings).await
-        }
-        RemoteCommand::Sequence(command) => {
-            sequences::run(command, &place, flags, surroundings).await.map(|()| Exit::Done)
-        }
-        RemoteCommand::Blob(command) => {
-            blobs::run(command, &place, flags, surroundings).await.map(|()| Exit::Done)
-        }
-        RemoteCommand::Device(command) => devices::run(command, &place, flags, surroundings).await,
-        RemoteCommand::App(command) => {
-            app::run(command.command, &place, flags, surroundings).await.map(|()| Exit::Done)
-        }
-    };
-    finish(done, Some(&place), flags, surroundings)
+    }
 }
 
 fn finish(

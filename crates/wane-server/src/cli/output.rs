@@ -1,7 +1,8 @@
 //! What people and programs get to see: aligned tables and lines, or one JSON object per answer.
 //!
 //! What others wrote (keys, values, words of a server) is shown with its control characters
-//! escaped: nobody's value moves the cursor of a terminal. Only `ttl get` writes a value as it is.
+//! escaped: nobody's value moves the cursor of a terminal. Only `ttl get`, and
+//! `stream pull` where no terminal is, write what they got as it is.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

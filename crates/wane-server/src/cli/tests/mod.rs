@@ -5,6 +5,7 @@ mod commands;
 mod devices;
 mod layout;
 mod places;
+mod streams;
 mod usage;
 
 use std::collections::HashMap;
@@ -85,9 +86,14 @@ impl Desk {
     }
 
     async fn asks_with(&self, words: &[&str]) -> Exit {
+        Self::asks_in(words, self.surroundings()).await
+    }
+
+    /// The same in other surroundings.
+    async fn asks_in(words: &[&str], mut surroundings: Surroundings) -> Exit {
         let words = ["wane"].iter().chain(words);
         let Arguments { connection, output, command } = Arguments::try_parse_from(words).unwrap();
         let Command::Remote(command) = command else { panic!("{command:?} asks no server") };
-        ask(command, connection, &output, &mut self.surroundings()).await
+        ask(command, connection, &output, &mut surroundings).await
     }
 }

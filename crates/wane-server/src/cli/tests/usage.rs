@@ -63,6 +63,13 @@ fn documented_forms_are_legal() {
         "app client add acme/two TV --confidential --scope read --scope write --id tv.1 --code-life \
          10m --token-life 30d",
         "app client remove acme/two tv.1",
+        "stream push --ispb 00000208 a.xml b.xml --gzip",
+        "stream push --ispb 00000208 -",
+        "stream pull --ispb 00000208",
+        "stream pull --ispb 00000208 --out d --exec true --max-batches 1 --follow --single --gzip \
+         --client-id reader-1 --json",
+        "stream pull --ispb 00000208 --cert c.pem --key-file k.pem --ca a.pem --url https://a",
+        "stream status --ispb 00000208 --admin-url http://a --data d",
         "completions bash",
         "serve",
     ] {
@@ -111,6 +118,17 @@ fn wrong_usage_ends_with_two_and_says_so_on_standard_error() {
         "app client add acme/two",
         "app client add acme/two TV --code-life 1500ms",
         "app client remove acme/two no/slash",
+        "stream",
+        "stream push --ispb 00000208",
+        "stream push a.xml",
+        "stream push --ispb 208 a.xml",
+        "stream pull",
+        "stream pull --ispb 0000020x",
+        "stream pull --ispb 00000208 --max-batches 0",
+        "stream pull --ispb 00000208 --client-id \u{e9}",
+        "stream push --ispb 00000208 --key i.s - -",
+        "stream pull --ispb 00000208 --key i.s --cert c.pem",
+        "stream status",
         "completions cmd",
         "ttl get k --url localhost:8628 --key i.s",
         "ttl get k --key \u{1}\u{7}",
@@ -143,7 +161,7 @@ fn the_page_about_the_command_line_has_every_command_and_exit_code() {
     }
     let top = Arguments::command();
     let group = |name: &str| top.find_subcommand(name).unwrap().clone();
-    for name in ["ttl", "election", "sequence", "blob", "device", "app"] {
+    for name in ["ttl", "election", "sequence", "blob", "device", "stream", "app"] {
         for command in group(name).get_subcommands() {
             let words = format!("wane {name} {}", command.get_name());
             assert!(page.contains(&words), "{words}");
@@ -178,6 +196,7 @@ fn every_failure_has_its_exit_code() {
     for (error, exit) in [
         (ClientError::Refused { current: None, detail: String::new() }, Exit::Refused),
         (problem("stale_token", 409), Exit::Refused),
+        (problem("token_out_of_order", 400), Exit::Refused),
         (ClientError::Absent, Exit::Absent),
         (ClientError::UnknownOutcome { source: "".into() }, Exit::Unknown),
         (problem("invalid_ttl", 400), Exit::Usage),

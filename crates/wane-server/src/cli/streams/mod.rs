@@ -1,0 +1,118 @@
+//! `wane stream`: messages to institutions, and out of their streams until they are kept.
+//!
+//! `push` sends files. `pull` reads a stream: what came is kept first (see `sink`) and acknowledged
+//! then, by asking for more (see `pull`). `status` is the operator's.
+//!
+//! Reading and writing files blocks the thread, which has nothing else to do.
+
+mod error;
+mod exec;
+mod message_directory;
+mod pull;
+mod push;
+mod sink;
+mod stop;
+
+pub(in crate::cli) use error::StreamCommandError;
+
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value};
+use wane::services::pull_stream::{Ispb, StreamStatus};
+
+use super::connection::{DataFlag, StreamParty};
+use super::failure::Failure;
+use super::output::{Output, OutputFlags, Table, left};
+use super::{Place, Surroundings};
+
+#[derive(Debug, Args)]
+pub(super) struct StreamArguments {
+    #[command(flatten)]
+    pub(super) data: DataFlag,
+
+    #[command(subcommand)]
+    command: StreamCommand,
+}
+
+impl StreamArguments {
+    /// Which side of a stream the command is; `None` for the operator's.
+    pub(super) fn party(&self) -> Option<StreamParty> {
+        match self.command {
+            StreamCommand::Push(_) => Some(StreamParty::Producer),
+            StreamCommand::Pull(_) => Some(StreamParty::Reader),
+            StreamCommand::Status(_) => None,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum StreamCommand {
+    /// Send files to an institution, a message each; prints their ids
+    Push(push::PushArguments),
+    /// Read the stream of an institution, and acknowledge each batch once it is written
+    Pull(pull::PullArguments),
+    /// Say how far the stream of an institution is (for operators)
+    Status(IspbFlag),
+}
+
+/// Whose stream it is.
+#[derive(Debug, Clone, Copy, Args)]
+struct IspbFlag {
+    /// The institution: eight digits
+    #[arg(long, value_name = "N")]
+    ispb: Ispb,
+}
+
+pub(super) async fn run(
+    arguments: StreamArguments,
+    place: &Place,
+    flags: &OutputFlags,
+    surroundings: &mut Surroundings,
+) -> Result<(), Failure> {
+    let clock = Arc::clone(&surroundings.clock);
+    let output = &mut Output::new(flags, surroundings);
+    match arguments.command {
+        StreamCommand::Push(arguments) => {
+            let stream = place.client.pull_stream(arguments.who.ispb);
+            push::run(&arguments, &stream, output).await
+        }
+        StreamCommand::Pull(arguments) => {
+            let stream = place.client.pull_stream(arguments.who.ispb);
+            pull::run(&arguments, &stream, clock, output).await
+        }
+        StreamCommand::Status(IspbFlag { ispb }) => {
+            let status = place.client.admin().stream_status(ispb).await?;
+            show(ispb, &status, output)
+        }
+    }
+}
+
+fn show(ispb: Ispb, status: &StreamStatus, output: &mut Output<'_>) -> Result<(), Failure> {
+    if output.is_json {
+        let lag = u64::try_from(status.lag.as_millis()).unwrap_or(u64::MAX);
+        let object: [(String, Value); 7] = [
+            ("ispb".to_owned(), ispb.as_str().into()),
+            ("liveReaders".to_owned(), status.live_readers.into()),
+            ("inFlight".to_owned(), status.in_flight.into()),
+            ("requeued".to_owned(), status.requeued.into()),
+            ("headRow".to_owned(), status.head_row.into()),
+            ("tailRow".to_owned(), status.tail_row.into()),
+            ("lagMillis".to_owned(), lag.into()),
+        ];
+        return Ok(output.json(Map::from_iter(object))?);
+    }
+    let mut table = Table::default();
+    for (name, value) in [
+        ("ispb", ispb.to_string()),
+        ("live readers", status.live_readers.to_string()),
+        ("in flight", status.in_flight.to_string()),
+        ("requeued", status.requeued.to_string()),
+        ("head row", status.head_row.to_string()),
+        ("tail row", status.tail_row.to_string()),
+        ("lag", left(Some(status.lag))),
+    ] {
+        table.push(vec![name.into(), value]);
+    }
+    Ok(output.table(&table)?)
+}
