@@ -6,6 +6,7 @@ mod blob_clients;
 mod cli;
 mod cli_blobs;
 mod cli_devices;
+mod cli_streams;
 mod client;
 mod connection;
 mod device_clients;
