@@ -10,6 +10,7 @@ mod elections;
 mod hostile;
 mod http2;
 mod problems;
+pub(crate) mod pull_stream;
 mod secrets;
 mod sequences;
 pub(crate) mod watch;
