@@ -23,6 +23,7 @@ mod restart;
 mod server;
 mod shared;
 mod steady;
+mod stream_clients;
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
