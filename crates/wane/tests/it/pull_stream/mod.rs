@@ -5,6 +5,7 @@
 //! below has a clock of its own, which retention is tried with.
 
 mod audit;
+mod blundering;
 mod costs;
 mod faults;
 mod holding;

@@ -1,6 +1,7 @@
 //! What producers and readers of a simulated world were told, and what is wrong with it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use wane::services::pull_stream::{Pulled, ResourceId};
 
@@ -32,6 +33,8 @@ pub(super) struct Ledger {
     open: Vec<(String, u64)>,
     /// What each token was answered with.
     answers: BTreeMap<String, Pulled>,
+    /// When a batch was handed out first and last, by the token that came with it.
+    handed_out: BTreeMap<String, (Duration, Duration)>,
     pub(super) tokens: BTreeSet<String>,
 }
 
@@ -46,6 +49,7 @@ impl Ledger {
         &mut self,
         used: Option<&str>,
         began: u64,
+        at: Duration,
         pulled: &Pulled,
     ) -> Result<(), String> {
         if let Some(used) = used {
@@ -76,6 +80,7 @@ impl Ledger {
             }
         }
         self.batches.insert(pulled.next.clone(), ids(pulled));
+        self.handed_out.entry(pulled.next.clone()).or_insert((at, at)).1 = at;
         Ok(())
     }
 
@@ -132,6 +137,32 @@ impl Ledger {
     pub(super) fn close(&mut self) {
         let open: Vec<u64> = self.open.iter().map(|(_, began)| *began).collect();
         open.into_iter().for_each(|began| self.unheard(began));
+    }
+
+    /// Whether each batch was handed out only while it was its reader's: not once another had been
+    /// given a message of it, longer ago than two clocks may be `apart`.
+    ///
+    /// `claim` says of a token which claim it was, in the order of claims.
+    pub(super) fn handed_out_in_time(
+        &self,
+        claim: impl Fn(&str) -> Option<usize>,
+        apart: Duration,
+    ) -> Result<(), String> {
+        for (id, given) in &self.given {
+            let claims = given.iter().filter_map(|given| {
+                let (first, last) = self.handed_out.get(&given.next)?;
+                Some((claim(&given.next)?, *first, *last))
+            });
+            let mut claims: Vec<_> = claims.collect();
+            claims.sort_unstable();
+            for (one, next) in claims.iter().zip(claims.iter().skip(1)) {
+                let late = one.2.saturating_sub(next.1);
+                if late > apart {
+                    return Err(format!("{id:?} was handed out {late:?} after it was another's"));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Messages that nobody has, nor may have, acknowledged.
