@@ -7,9 +7,11 @@
 //! The control is the same machine with a mistake in it, which must be found.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, TestError, TestRunner};
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
 
 use super::tests::{World, given, key, text};
@@ -29,6 +31,8 @@ enum Event {
     End(usize),
     Wait(u64),
     Rotate,
+    /// So many readers may be live from here on.
+    Allow(usize),
 }
 
 /// A token: whose it is, which tenancy of the slot, and its number there.
@@ -62,6 +66,7 @@ enum Expected {
 #[derive(Debug, Clone)]
 struct Model {
     now: u64,
+    allowed: usize,
     appended: u64,
     unread: VecDeque<u64>,
     again: VecDeque<u64>,
@@ -131,7 +136,7 @@ impl Model {
     }
 
     fn start(&mut self, many: bool) -> Expected {
-        if self.live() >= MAX_READERS {
+        if self.live() >= self.allowed {
             return Expected::Refused("too many");
         }
         let free = (0..MAX_READERS).filter(|slot| self.slots[*slot].lease_until <= self.now);
@@ -152,7 +157,7 @@ impl Model {
         match () {
             () if tenant.tenancy != token.tenancy => Err("expired"),
             () if token.number < tenant.since => Err("out of order"),
-            () if !is_live && self.live() >= MAX_READERS => Err("expired"),
+            () if !is_live && self.live() >= self.allowed => Err("expired"),
             () => Ok(()),
         }
     }
@@ -207,6 +212,7 @@ impl ReferenceStateMachine for Model {
     fn init_state() -> BoxedStrategy<Self> {
         Just(Self {
             now: World::with_rows(&[]).now,
+            allowed: MAX_READERS,
             appended: 0,
             unread: VecDeque::new(),
             again: VecDeque::new(),
@@ -225,6 +231,7 @@ impl ReferenceStateMachine for Model {
             3 => any::<bool>().prop_map(Event::Start),
             3 => prop_oneof![1_u64..2_000, 10_000_u64..20_000, Just(LEASE), Just(2 * LEASE)].prop_map(Event::Wait),
             1 => Just(Event::Rotate),
+            1 => (1..=MAX_READERS).prop_map(Event::Allow),
         ];
         if count == 0 {
             return always.boxed();
@@ -245,7 +252,11 @@ impl ReferenceStateMachine for Model {
     fn preconditions(state: &Self, event: &Event) -> bool {
         match event {
             Event::Next(token, _) | Event::End(token) => *token < state.tokens.len(),
-            Event::Append(_) | Event::Start(_) | Event::Wait(_) | Event::Rotate => true,
+            Event::Append(_)
+            | Event::Start(_)
+            | Event::Wait(_)
+            | Event::Rotate
+            | Event::Allow(_) => true,
         }
     }
 
@@ -265,6 +276,10 @@ impl ReferenceStateMachine for Model {
                 Expected::Nothing
             }
             Event::Rotate => Expected::Nothing,
+            Event::Allow(readers) => {
+                state.allowed = *readers;
+                Expected::Nothing
+            }
         };
         state
     }
@@ -280,6 +295,8 @@ enum Mistake {
     ForgetsTheGone,
     /// The lease of a slot is not looked at.
     GivesLiveSlotsAway,
+    /// As many readers as there are slots are let in.
+    IgnoresThePolicy,
 }
 
 /// The machine, with what its readers hold.
@@ -319,7 +336,7 @@ impl Machine {
 
     fn err(&mut self, token: Presented) {
         match self.mistake {
-            Mistake::None => {}
+            Mistake::None | Mistake::IgnoresThePolicy => {}
             Mistake::RetryAcknowledges => {
                 let slot = &mut self.world.state.slots[usize::from(token.thread)];
                 if token.seq < slot.seq && token.epoch == slot.epoch {
@@ -353,6 +370,12 @@ impl Machine {
                 if self.rotations == 0 {
                     self.rotations += 1;
                     self.world.keys = TokenKeys::new(key("b"), Some(key("a"))).unwrap();
+                }
+                return None;
+            }
+            Event::Allow(readers) => {
+                if self.mistake != Mistake::IgnoresThePolicy {
+                    self.world.max_readers = *readers;
                 }
                 return None;
             }
@@ -472,18 +495,21 @@ fn step(mut machine: Machine, model: &Model, event: &Event) -> Machine {
     machine
 }
 
-fn sequences(cases: u32) -> (TestRunner, BoxedStrategy<(Model, Vec<Event>)>) {
+/// Sequences of events, each with the count of those that were tried: what comes after the one that
+/// failed is dropped first.
+type Drawn = (Model, Vec<Event>, Option<Arc<AtomicUsize>>);
+
+fn sequences(cases: u32) -> (TestRunner, BoxedStrategy<Drawn>) {
     let config =
         Config { cases, max_shrink_iters: 2_000, failure_persistence: None, ..Config::default() };
-    let strategy = Model::sequential_strategy(1..120);
-    (TestRunner::new(config), strategy.prop_map(|(model, events, _)| (model, events)).boxed())
+    (TestRunner::new(config), Model::sequential_strategy(1..120).boxed())
 }
 
 #[test]
 fn the_machine_does_what_the_model_says() {
     let (mut runner, strategy) = sequences(600);
-    let run = runner.run(&strategy, |(model, events)| {
-        Right::test_sequential(Config::default(), model, events, None);
+    let run = runner.run(&strategy, |(model, events, tried)| {
+        Right::test_sequential(Config::default(), model, events, tried);
         Ok(())
     });
     if let Err(failure) = run {
@@ -491,21 +517,30 @@ fn the_machine_does_what_the_model_says() {
     }
 }
 
-/// The control: each mistake is found.
+/// The control: each mistake is found, and what is left of the sequence is short.
 #[test]
 fn a_machine_with_a_mistake_is_found() {
-    for mistake in
-        [Mistake::RetryAcknowledges, Mistake::ForgetsTheGone, Mistake::GivesLiveSlotsAway]
-    {
+    for mistake in [
+        Mistake::RetryAcknowledges,
+        Mistake::ForgetsTheGone,
+        Mistake::GivesLiveSlotsAway,
+        Mistake::IgnoresThePolicy,
+    ] {
         let (mut runner, strategy) = sequences(600);
-        let found = runner.run(&strategy, |(mut model, events)| {
+        let run = runner.run(&strategy, |(mut model, events, tried)| {
             let mut machine = Machine::new(mistake);
             for event in events {
+                if let Some(tried) = &tried {
+                    tried.fetch_add(1, Ordering::SeqCst);
+                }
                 model = Model::apply(model, &event);
                 machine = step(machine, &model, &event);
             }
             Ok(())
         });
-        assert!(found.is_err(), "{mistake:?} was not found");
+        let found = run.expect_err("the mistake must be found");
+        let TestError::Fail(_, (_, events, _)) = found else { panic!("{mistake:?}") };
+        println!("{mistake:?} is found by {events:?}");
+        assert!((1..20).contains(&events.len()), "{mistake:?} needs {} events", events.len());
     }
 }
