@@ -1,5 +1,5 @@
 //! The pull stream over a store: the invariants of its design by their names, long polls, races over
-//! two nodes, every call lost or failed, services that die midway, and simulated worlds.
+//! two nodes, every call lost or failed, services that die midway, a model, and simulated worlds.
 //!
 //! Services run on the simulated time of tokio, which passes while everything waits. The store
 //! below has a clock of its own, which retention is tried with.
@@ -12,6 +12,7 @@ mod holding;
 mod invariants;
 mod keeping;
 mod metered;
+mod modelled;
 mod quirks;
 mod races;
 mod simulation;
