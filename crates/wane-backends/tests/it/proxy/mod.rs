@@ -49,6 +49,28 @@ impl Proxy {
         // On the server's own address: drivers that learn the address of a node keep the port that
         // they were given, and so come back here.
         let listener = TcpListener::bind((server.ip(), 0)).await.expect("a free port");
+        Self::at(listener, server, seed)
+    }
+
+    /// One before each of the nodes of a cluster, which have addresses of their own and share a port.
+    pub(crate) async fn before_all(servers: &[SocketAddr], seed: u64) -> Vec<Self> {
+        let listeners = loop {
+            let mut listeners: Vec<TcpListener> = Vec::new();
+            for server in servers {
+                let first = listeners.first().map(|first| first.local_addr());
+                let port = first.map_or(0, |first| first.expect("a bound address").port());
+                listeners.extend(TcpListener::bind((server.ip(), port)).await);
+            }
+            if listeners.len() == servers.len() {
+                break listeners;
+            }
+        };
+        let seeds = seed..;
+        let each = listeners.into_iter().zip(servers).zip(seeds);
+        each.map(|((listener, server), seed)| Self::at(listener, *server, seed)).collect()
+    }
+
+    fn at(listener: TcpListener, server: SocketAddr, seed: u64) -> Self {
         let address = listener.local_addr().expect("a bound address");
         let (rules, watched) = watch::channel(Rules::PASS);
         let (cuts, _) = broadcast::channel(16);
