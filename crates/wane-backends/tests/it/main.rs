@@ -23,6 +23,8 @@ mod placing;
 mod power_cut;
 mod proof;
 mod proxy;
+#[cfg(all(feature = "redis", feature = "cassandra", feature = "dynamodb"))]
+mod pull_stream;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "redis")]
