@@ -541,6 +541,7 @@ fn a_machine_with_a_mistake_is_found() {
         let found = run.expect_err("the mistake must be found");
         let TestError::Fail(_, (_, events, _)) = found else { panic!("{mistake:?}") };
         println!("{mistake:?} is found by {events:?}");
-        assert!((1..20).contains(&events.len()), "{mistake:?} needs {} events", events.len());
+        // Shrinking ends where no single event can go, which is not always the shortest.
+        assert!((1..60).contains(&events.len()), "{mistake:?} needs {} events", events.len());
     }
 }
