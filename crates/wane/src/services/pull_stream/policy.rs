@@ -17,8 +17,12 @@ use crate::store::{Key, Life, StoreError, Ttl, Value, Write};
 /// How long a node goes by what it has read.
 pub(super) const KNOWN_FOR: Duration = Duration::from_secs(1);
 
-/// The shortest retention, in seconds. Appends rest on it: no row comes and expires within half of it.
-pub(super) const MIN_RETENTION: u64 = 60;
+/// The shortest retention.
+const MIN_RETENTION: Duration = Duration::from_secs(1);
+
+/// A retention below this is short: rows may come and expire while an appender takes it for known where
+/// the log ends, so that it looks each time.
+pub(super) const SHORT_RETENTION: Duration = Duration::from_secs(60);
 
 /// Policies that are remembered at a time.
 const MOST_KNOWN: usize = 10_000;
@@ -26,7 +30,7 @@ const MOST_KNOWN: usize = 10_000;
 /// What holds for an institution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// How long a message is kept, counted from when it came in: 60 s or longer.
+    /// How long a message is kept, counted from when it came in: a second or longer.
     pub retention: Ttl,
     /// How many readers may have a lease at a time: 1 to 6.
     pub max_readers: usize,
@@ -38,8 +42,8 @@ impl Policy {
             let reason = format!("{} is outside of 1 to {MAX_READERS}", self.max_readers);
             return Err(PullStreamError::Invalid { field: "maxReaders", reason });
         }
-        if self.retention.as_duration() < Duration::from_secs(MIN_RETENTION) {
-            let reason = format!("give {MIN_RETENTION} seconds or more");
+        if self.retention.as_duration() < MIN_RETENTION {
+            let reason = "give a second or more".into();
             return Err(PullStreamError::Invalid { field: "retentionSeconds", reason });
         }
         Ok(self)
@@ -104,18 +108,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_keeps_messages_for_a_minute_and_has_one_to_six_readers() {
+    fn a_policy_keeps_messages_for_a_second_or_more_and_has_one_to_six_readers() {
         let policy = |millis, max_readers| {
             let retention = Ttl::from_millis(millis).unwrap();
             Policy { retention, max_readers }
         };
         let key = Key::new(b"k", b"").unwrap();
-        for legal in [policy(60_000, 1), policy(Ttl::MAX.as_millis(), 6)] {
+        for legal in [policy(1_000, 1), policy(Ttl::MAX.as_millis(), 6)] {
             let written = legal.checked().unwrap().write().unwrap();
             assert_eq!(Policy::read(&key, &written.value).unwrap(), legal);
         }
         for (illegal, field) in [
-            (policy(59_999, 6), "retentionSeconds"),
+            (policy(999, 6), "retentionSeconds"),
             (policy(60_000, 0), "maxReaders"),
             (policy(60_000, 7), "maxReaders"),
         ] {

@@ -28,7 +28,7 @@ pub struct PullStreamSettings {
     pub hold: Duration,
     /// How long a row waits to be filled under load.
     pub linger: Duration,
-    /// How long messages are kept, unless a policy says otherwise: 60 s or longer.
+    /// How long messages are kept, unless a policy says otherwise: a second or longer.
     pub retention: Ttl,
     /// How many readers an institution may have, unless a policy says otherwise.
     pub max_readers: usize,
@@ -111,7 +111,7 @@ mod tests {
         for max_readers in [0, 7] {
             assert!(PullStreamSettings { max_readers, ..usual() }.checked().is_err());
         }
-        let retention = Ttl::from_secs(59).unwrap();
+        let retention = Ttl::from_millis(999).unwrap();
         assert!(PullStreamSettings { retention, ..usual() }.checked().is_err());
     }
 }

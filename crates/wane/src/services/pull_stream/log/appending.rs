@@ -26,7 +26,7 @@ use crate::services::pull_stream::budget::Share;
 use crate::services::pull_stream::core::Core;
 use crate::services::pull_stream::lines::Attended;
 use crate::services::pull_stream::message::{MAX_BATCH, Message};
-use crate::services::pull_stream::policy::MIN_RETENTION;
+use crate::services::pull_stream::policy::SHORT_RETENTION;
 use crate::services::pull_stream::record::State;
 use crate::services::pull_stream::resource_id::ResourceId;
 use crate::services::pull_stream::{PullStreamError, store_error_again};
@@ -39,7 +39,7 @@ const RAISE_EVERY: Duration = Duration::from_secs(1);
 const KNOWN_FOR: Duration = Duration::from_secs(10);
 
 /// Up to when no row of another node can have come and expired since the end was learned.
-const NONE_EXPIRES_FOR: Duration = Duration::from_secs(MIN_RETENTION / 2);
+const NONE_EXPIRES_FOR: Duration = Duration::from_secs(30);
 
 /// How often a row is inserted again at a place where it may stand already.
 const ATTEMPTS: usize = 4;
@@ -197,14 +197,19 @@ impl<S: Store> Log<'_, S> {
         self.core.clock.fill_random(&mut write);
         let gzip = self.core.settings.gzip.as_deref();
         let row = SealedRow::seal(self.core.clock.now(), write, messages, gzip);
+        let life = retention.as_duration();
+        let is_short = life < SHORT_RETENTION;
         for tried in 0..MOST_OVERTAKEN {
-            let end = self.end().await?;
+            let end = self.end(is_short).await?;
             let asked_at = self.core.clock.monotonic();
             match self.insert(end.next, &row, &write, retention).await? {
                 Inserted::Done => {
                     self.end = Some(End { next: end.next + 1, learned_at: asked_at });
                     let took = self.core.clock.monotonic().saturating_sub(end.learned_at);
-                    if took > NONE_EXPIRES_FOR {
+                    if is_short {
+                        self.raise().await;
+                    }
+                    if took > NONE_EXPIRES_FOR.min(life / 2) {
                         self.check_reach(end.next).await.map_err(|e| half_done(e.into()))?;
                     }
                     return Ok(());
@@ -254,10 +259,10 @@ impl<S: Store> Log<'_, S> {
         Err(unclear.unwrap_or_else(|| StoreError::invalid("row", "it was never tried")))
     }
 
-    /// The sequence to try next.
-    async fn end(&mut self) -> Result<End, StoreError> {
+    /// The sequence to try next, looked for where rows live so short that it may be known no more.
+    async fn end(&mut self, is_short: bool) -> Result<End, StoreError> {
         let now = self.core.clock.monotonic();
-        if let Some(end) = self.end.filter(|end| now < end.learned_at + KNOWN_FOR) {
+        if let Some(end) = self.end.filter(|end| !is_short && now < end.learned_at + KNOWN_FOR) {
             return Ok(end);
         }
         let keys = [tail_key(self.place)?, self.place.state_key("state")?];
