@@ -20,12 +20,14 @@ use crate::proxy::{Chance, Counts, Ending, Proxy, Rules};
 /// Runs within which a lie must come to light.
 const LIARS_PATIENCE: u64 = 10;
 
+/// The URL of a store of its own by the addresses at which its servers are reached.
+type UrlAt = Box<dyn Fn(&[String]) -> String>;
+
 /// A backend on a server, or several, that networks are between.
 struct Way {
     backend: &'static str,
     servers: Vec<SocketAddr>,
-    /// The URL of a store of its own by the addresses at which the servers are reached.
-    url: Box<dyn Fn(&[String]) -> String>,
+    url: UrlAt,
     /// The longest that one kind of trouble lasts.
     spell: Duration,
     batches: usize,

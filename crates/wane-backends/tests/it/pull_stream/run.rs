@@ -207,7 +207,7 @@ impl Run {
 
     /// Reads until all is over, or dies with its so many-th batch.
     pub(super) async fn read(self: Arc<Self>, number: usize, dies_with: Option<usize>) {
-        let reader = if number % 3 == 0 { single() } else { many() };
+        let reader = if number.is_multiple_of(3) { single() } else { many() };
         let (mut node, mut batches) = (number, 0);
         let (mut session, mut token) = (Session::new(), None::<String>);
         while !self.is_over() {

@@ -22,7 +22,7 @@ use super::blundering::{Blunder, Blundering};
 use super::*;
 
 /// What happens to a stream. Numbers of nodes and readers are taken modulo those there are.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 enum Event {
     TakeIn { node: usize, count: usize },
     Start { node: usize, many: bool },
@@ -34,7 +34,7 @@ enum Event {
 }
 
 /// A token: whose it is, and how many were issued since.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 struct Which {
     reader: usize,
     before: usize,
@@ -101,10 +101,11 @@ fn thread(token: &str) -> u64 {
 
 /// An answer or a refusal: nothing fails here.
 fn answer<T>(answer: Result<T, PullStreamError>) -> Result<T, Refusal> {
-    answer.map_err(|error| match error {
-        PullStreamError::Refused(refusal) => refusal,
-        other => panic!("{other:?}"),
-    })
+    match answer {
+        Ok(answer) => Ok(answer),
+        Err(PullStreamError::Refused(refusal)) => Err(refusal),
+        Err(error) => panic!("{error:?}"),
+    }
 }
 
 impl<S: Store + Clone> Service<S> {
