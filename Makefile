@@ -33,6 +33,8 @@ soak: tools ## the long run: the same proofs, hours of them
 	scripts/servers run $(SERVERS) -- $(CARGO) test --all-features
 	scripts/fuzz 3600
 	scripts/schemathesis 600
+	$(CARGO) build --release -p wane-bench -p wane-server
+	$(CARGO) run --release -p wane-bench -- stream --soak
 
 tools: ## install what the other commands need
 	scripts/tools

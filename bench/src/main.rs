@@ -16,6 +16,7 @@ mod measured;
 mod memory;
 mod plot;
 mod report;
+mod stream;
 mod timing;
 mod workload;
 
@@ -30,10 +31,11 @@ use report::Report;
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 const USAGE: &str = "\
-usage: wane-bench NAME [--quick] [--json FILE] [--check] [--dir DIR]
+usage: wane-bench NAME [--quick | --soak] [--json FILE] [--check] [--dir DIR]
 
-  NAME         memory, file, http, backends, coordination, blobs, device, or all
-  --quick      smaller sizes and shorter rounds: within a minute for each name
+  NAME         memory, file, http, backends, coordination, blobs, device, stream, or all
+  --quick      smaller sizes and shorter rounds: a minute or two for each name
+  --soak       larger sizes, where a benchmark has them: stream, 10 M messages
   --json FILE  write ratios and rows as JSON
   --check      exit with 1 and name every ratio below its bar
   --dir DIR    where the stores on disk are put meanwhile (default: bench/out)
@@ -45,6 +47,8 @@ pub(crate) struct Options {
     names: Vec<Benchmark>,
     /// Smaller sizes and shorter rounds.
     pub(crate) quick: bool,
+    /// Larger sizes, where there are any.
+    pub(crate) soak: bool,
     check: bool,
     json: Option<PathBuf>,
     directory: Option<PathBuf>,
@@ -59,6 +63,7 @@ enum Benchmark {
     Coordination,
     Blobs,
     Device,
+    Stream,
 }
 
 #[derive(Debug)]
@@ -103,6 +108,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Command, lexopt::Error> {
     while let Some(argument) = parser.next()? {
         match argument {
             Long("quick") => options.quick = true,
+            Long("soak") => options.soak = true,
             Long("check") => options.check = true,
             Long("json") => options.json = Some(parser.value()?.into()),
             Long("dir") => options.directory = Some(parser.value()?.into()),
@@ -135,9 +141,10 @@ fn benchmarks(name: &OsString) -> Result<Vec<Benchmark>, lexopt::Error> {
         Some("coordination") => Ok(vec![Benchmark::Coordination]),
         Some("blobs") => Ok(vec![Benchmark::Blobs]),
         Some("device") => Ok(vec![Benchmark::Device]),
+        Some("stream") => Ok(vec![Benchmark::Stream]),
         Some("all") => {
-            use Benchmark::{Backends, Blobs, Coordination, Device, File, Http, Memory};
-            Ok(vec![Memory, File, Http, Backends, Coordination, Blobs, Device])
+            use Benchmark::{Backends, Blobs, Coordination, Device, File, Http, Memory, Stream};
+            Ok(vec![Memory, File, Http, Backends, Coordination, Blobs, Device, Stream])
         }
         Some(_) | None => Err(format!("there is no benchmark {name:?}").into()),
     }
@@ -156,6 +163,7 @@ fn measure(options: &Options) -> Result<ExitCode, BoxError> {
             Benchmark::Coordination => coordination::run(options)?,
             Benchmark::Blobs => blobs::run(options)?,
             Benchmark::Device => device::run(options)?,
+            Benchmark::Stream => stream::run(options)?,
         };
         report.note(machine_note(counters.since(), start.elapsed()));
         print!("{}", report.to_text());
@@ -228,7 +236,7 @@ mod tests {
             panic!("legal arguments");
         };
         assert!(options.quick && !options.check);
-        assert_eq!(options.names.len(), 7);
+        assert_eq!(options.names.len(), 8);
     }
 
     #[test]

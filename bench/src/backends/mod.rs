@@ -22,7 +22,7 @@ use wane_backends::dynamodb::{DynamodbSettings, DynamodbStore};
 use wane_backends::redis::{RedisSettings, RedisStore};
 
 use self::bare::{BareCassandra, BareDynamodb, BareRedis};
-use self::servers::address_of;
+pub(crate) use self::servers::{address_of, pids_of};
 use crate::measured::Measured;
 use crate::plot::{Chart, Scale};
 use crate::report::{Report, Row};

@@ -1,0 +1,86 @@
+//! The pull stream benchmark: the server as it is shipped, on the file backend, over loopback.
+//!
+//! The server has a core, the load generator another. The generator is one thread: kept connections,
+//! requests written by hand, messages made before, answers read no further than needed to count their
+//! messages. Everything that is acknowledged is durable.
+//!
+//! Invariant: what is counted is right. An answer that is not what it should be ends the run, batches
+//! are counted by their parts, and the storm compares ids.
+//!
+//! Flow: `through` puts messages in and takes them out; `latency` times the way of a batch; `parked`,
+//! `storm` and `token` are bars of their own; `growth` repeats `through` with more of everything,
+//! and `cassandra` on another store.
+
+mod cassandra;
+mod cores;
+mod growth;
+mod latency;
+mod line;
+mod message;
+mod parked;
+mod parts;
+mod producers;
+mod readers;
+mod server;
+mod storm;
+mod through;
+mod token;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+
+use self::cores::Cores;
+use crate::report::Report;
+use crate::{BoxError, Options};
+
+/// Institutions of the bars, and readers of each.
+const INSTITUTIONS: usize = 200;
+const READERS: usize = 6;
+
+/// What all parts of the benchmark share.
+struct Bench {
+    /// One thread, and it is this one.
+    runtime: Runtime,
+    cores: Cores,
+    scratch: PathBuf,
+    quick: bool,
+    soak: bool,
+    /// How long a bar is measured.
+    slice: Duration,
+}
+
+/// Runs everything and returns what came out.
+pub(crate) fn run(options: &Options) -> Result<Report, BoxError> {
+    let mut report = Report::default();
+    let scratch = options.scratch()?;
+    let bench = Bench {
+        runtime: tokio::runtime::Builder::new_current_thread().enable_all().build()?,
+        cores: Cores::divided(),
+        scratch: scratch.path().to_path_buf(),
+        quick: options.quick,
+        soak: options.soak,
+        slice: Duration::from_secs(if options.quick { 3 } else { 20 }),
+    };
+    token::run(&bench, &mut report)?;
+    through::run(&bench, &mut report)?;
+    latency::run(&bench, &mut report)?;
+    storm::run(&bench, &mut report)?;
+    parked::run(&bench, &mut report)?;
+    growth::run(&bench, &mut report)?;
+    cassandra::run(&bench, &mut report)?;
+    report.note(format!(
+        "stream: {}; everything is durable before it is answered; an answer acknowledges the one \
+         before it. Writes are calls of the store: those who come together share one, and several \
+         calls share a sync.",
+        bench.cores.note()
+    ));
+    Ok(report)
+}
+
+/// Completes after so long.
+async fn pause(duration: Duration) {
+    // What never comes is waited for that long.
+    tokio::time::timeout(duration, std::future::pending::<()>()).await.unwrap_or(());
+}
