@@ -4,7 +4,8 @@
 //! the look is missed. Messages that come in on this node wake as many of those who wait for the
 //! institution as there are batches of them. Who was woken and has not found that there is nothing
 //! wakes the next one when it leaves, so that no news is lost with a reader that goes away, or that
-//! takes less than there is.
+//! takes less than there is. A call that leaves while another one waits for the same slot, which is
+//! a retry of it, wakes all: the retry is given what the call was.
 //! Those of other nodes are found by one task that looks whether the next row is there, many
 //! institutions in one call, in turn, and at a bounded rate; it ends when nobody waits.
 //!
@@ -24,6 +25,7 @@ use tokio::sync::futures::OwnedNotified;
 
 use super::Ispb;
 use super::core::Core;
+use super::record::MAX_READERS;
 use crate::clock::Clock;
 use crate::store::{Key, Store};
 
@@ -37,6 +39,8 @@ const SPARE_PLACES: usize = 64;
 struct Spot {
     wake: Arc<Notify>,
     waiting: usize,
+    /// How many wait for each slot.
+    by_slot: [usize; MAX_READERS],
     /// The row that would be the next one; `None` where nobody has looked yet.
     next_row: Option<u64>,
 }
@@ -63,13 +67,14 @@ impl Parking {
         let spot = spots.entry(ispb).or_insert_with(|| Spot {
             wake: Arc::default(),
             waiting: 0,
+            by_slot: [0; MAX_READERS],
             next_row: None,
         });
         spot.waiting += 1;
         let wake = Arc::clone(&spot.wake);
         let mut woken = Box::pin(Arc::clone(&wake).notified_owned());
         woken.as_mut().enable();
-        Parked { parking: Arc::clone(self), ispb, wake, woken, has_news: false }
+        Parked { parking: Arc::clone(self), ispb, slot: None, wake, woken, has_news: false }
     }
 
     /// Wakes as many of those who wait for the institution, those first who came first. `next_row` is
@@ -156,6 +161,8 @@ impl Drop for Lookout {
 pub(super) struct Parked {
     parking: Arc<Parking>,
     ispb: Ispb,
+    /// Whose messages it waits for, once that is known.
+    slot: Option<usize>,
     wake: Arc<Notify>,
     /// Woken in the order in which readers came; it hears of what comes before it is waited for.
     woken: Pin<Box<OwnedNotified>>,
@@ -177,10 +184,14 @@ impl Parked {
         self.has_news = false;
     }
 
-    /// It looked, and there was nothing: says which row would be the next one.
-    pub(super) fn waits_for(&mut self, row: u64) {
+    /// It looked, and there was nothing for its slot: says which row would be the next one.
+    pub(super) fn waits_for(&mut self, slot: u8, row: u64) {
         self.has_news = false;
         if let Some(spot) = self.parking.spots.lock().get_mut(&self.ispb) {
+            let slot = usize::from(slot).min(MAX_READERS - 1);
+            if self.slot.replace(slot).is_none() {
+                spot.by_slot[slot] += 1;
+            }
             spot.next_row = spot.next_row.max(Some(row));
         }
     }
@@ -193,6 +204,12 @@ impl Drop for Parked {
             if self.has_news {
                 // Where that is its own place again, the place passes it on when it is dropped.
                 spot.get().wake.notify_one();
+            }
+            if let Some(slot) = self.slot {
+                spot.get_mut().by_slot[slot] -= 1;
+                if spot.get().by_slot[slot] > 0 {
+                    spot.get().wake.notify_waiters();
+                }
             }
             spot.get_mut().waiting -= 1;
             if spot.get().waiting == 0 {
@@ -229,7 +246,8 @@ pub(super) async fn look_out<S: Store>(core: Arc<Core<S>>, mut lookout: Lookout)
         let Ok(found) = core.store.get_batch(&keys).await else { continue };
         for ((ispb, row), record) in looked.into_iter().zip(found) {
             if record.is_some() {
-                core.parking.wake(ispb, 1, Some(row + 1));
+                // Also retries of calls that wait elsewhere, whichever slot they are for.
+                core.parking.wake(ispb, usize::MAX, Some(row + 1));
             }
         }
     }
@@ -247,8 +265,12 @@ mod tests {
     }
 
     fn waiting(parking: &Arc<Parking>, number: usize) -> Parked {
+        waiting_for(parking, number, 0)
+    }
+
+    fn waiting_for(parking: &Arc<Parking>, number: usize, slot: u8) -> Parked {
         let mut place = parking.take(format!("{number:08}").parse().unwrap());
-        place.waits_for(7);
+        place.waits_for(slot, 7);
         place
     }
 
@@ -259,12 +281,12 @@ mod tests {
     #[test]
     fn news_wake_one_reader_for_each_batch_and_are_lost_with_none() {
         let parking = parking();
-        let mut places: Vec<_> = (0..6).map(|_| waiting(&parking, 0)).collect();
+        let mut places: Vec<_> = (0..6).map(|slot| waiting_for(&parking, 0, slot)).collect();
         let ispb = places[0].ispb;
         parking.wake(ispb, 2, None);
         let woken: Vec<_> = places.iter_mut().map(is_woken).collect();
         assert_eq!(woken, [true, true, false, false, false, false], "those who came first");
-        places[0].waits_for(8);
+        places[0].waits_for(0, 8);
         drop(places.remove(0));
         assert!(!places[1..].iter_mut().any(is_woken), "it had looked");
         drop(places.remove(0));
@@ -287,7 +309,7 @@ mod tests {
         assert_eq!(parking.next_rows(None), [(place.ispb, 7)]);
         parking.wake(place.ispb, 1, Some(9));
         assert_eq!(parking.next_rows(None), [(place.ispb, 9)]);
-        place.waits_for(8);
+        place.waits_for(0, 8);
         parking.wake(place.ispb, 1, None);
         assert_eq!(parking.next_rows(None), [(place.ispb, 9)], "it never goes back");
     }

@@ -182,7 +182,7 @@ impl<S: Store> PullStream<S> {
                         return Ok(Pulled { batch: None, next: held.token });
                     }
                     *issued = Some(held.token.clone());
-                    place.waits_for(head_row);
+                    place.waits_for(held.presented.thread, head_row);
                     self.keep_lookout();
                     let sleep = left.min(self.next_look(&held, look_at));
                     tokio::select! {

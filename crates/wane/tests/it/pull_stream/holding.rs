@@ -61,6 +61,38 @@ async fn six_parked_readers_share_what_comes_in_one_row() {
     assert!(waited <= Duration::from_millis(5), "{waited:?}");
 }
 
+/// A reader that gave up and asks again, while its first call still waits and is served first.
+#[tokio::test(start_paused = true)]
+async fn a_retry_of_a_call_that_waits_is_answered_with_it() {
+    let setup = setup();
+    let node = setup.node();
+    for nodes in [[node.clone(), node], [setup.node(), setup.node()]] {
+        let first = nodes[0].start(ispb(), &many()).await.unwrap();
+        assert_eq!(first.batch, None);
+        let mut waiting = Vec::new();
+        for token in [Some(first.next.clone()), None, Some(first.next.clone())] {
+            let node = nodes[usize::from(waiting.len() == 2)].clone();
+            waiting.push(tokio::spawn(async move {
+                match &token {
+                    Some(token) => node.next(ispb(), token, &many()).await.unwrap(),
+                    None => node.start(ispb(), &many()).await.unwrap(),
+                }
+            }));
+            true_sleep(Duration::from_millis(500)).await;
+        }
+        let came = setup.machine.elapsed();
+        let known = ingest(&nodes[0], 1).await;
+        let retry = waiting.remove(2).await.unwrap();
+        let waited = setup.machine.elapsed() - came;
+        assert!(waited <= Duration::from_millis(250), "{waited:?}");
+        let call = waiting.remove(0).await.unwrap();
+        assert_eq!((ids(&call), &call), (known, &retry));
+        for left in [call, waiting.remove(0).await.unwrap()] {
+            nodes[0].end(ispb(), &left.next, &Client::default()).await.unwrap();
+        }
+    }
+}
+
 /// What lies between the head of the record and the end of the log is gone: the next row comes after it.
 #[tokio::test(start_paused = true)]
 async fn a_reader_of_a_log_that_expired_is_answered_when_a_message_comes_elsewhere() {
