@@ -19,17 +19,33 @@ async fn is_red(lie: Lie, case: impl AsyncFn(&Stage)) -> bool {
     AssertUnwindSafe(case(&it)).catch_unwind().await.is_err()
 }
 
+/// Whether it is red in one of several runs: racers of a busy machine do not meet each time.
+async fn turns_red(lie: Lie, case: impl AsyncFn(&Stage)) -> bool {
+    for _ in 0..20 {
+        if is_red(lie, &case).await {
+            return true;
+        }
+    }
+    false
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_swaps_in_two_steps_is_caught() {
-    assert!(is_red(Lie::SwapsInTwoSteps, a_raced_token_has_one_answer).await);
-    assert!(is_red(Lie::SwapsInTwoSteps, a_storm_makes_six_readers).await);
+    assert!(turns_red(Lie::SwapsInTwoSteps, a_raced_token_has_one_answer).await);
+    assert!(turns_red(Lie::SwapsInTwoSteps, a_storm_makes_six_readers).await);
     assert!(!is_red(Lie::None, a_storm_makes_six_readers).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_swaps_in_two_steps_is_caught_by_the_account() {
-    let it = Stage::memory(Lie::SwapsInTwoSteps).await;
-    println!("{}", share(&it).await.expect_err("it must be caught"));
+    for _ in 0..20 {
+        let it = Stage::memory(Lie::SwapsInTwoSteps).await;
+        if let Err(wrong) = share(&it).await {
+            println!("{wrong}");
+            return;
+        }
+    }
+    panic!("it must be caught");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

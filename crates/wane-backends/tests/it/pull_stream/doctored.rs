@@ -3,12 +3,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use wane::clock::SystemClock;
 use wane::store::{
     ClusteringRange, Fence, Key, Keyspace, Life, Outcome, Page, PageLimit, Partition, Record,
     Remaining, ScanPage, Store, StoreError, Write,
 };
+
+/// How long a swap in two steps lets others run.
+const BETWEEN_STEPS: Duration = Duration::from_millis(5);
 
 /// What is wrong with the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,9 +73,7 @@ impl<S: Store> Doctored<S> {
         if found.as_ref().is_none_or(|record| *record.value != *expected) {
             return Ok(Outcome::Refused { current: found });
         }
-        for _ in 0..100 {
-            tokio::task::yield_now().await;
-        }
+        SystemClock::shared().sleep(BETWEEN_STEPS).await;
         self.inner.put(key, write).await
     }
 
