@@ -78,6 +78,8 @@ pub(super) async fn start(
     refuse_head(&method)?;
     let Institution { ispb, client } = institution;
     let reader = Reader { form: form::wanted(&headers)?, client };
+    // They are slices of what was read, all of which would stay while the call is held.
+    drop(headers);
     let pulled = services.pull_stream.start(ispb, &reader).await;
     answered(&services, Call::Start, ispb, pulled).await
 }
@@ -101,7 +103,9 @@ pub(super) async fn next(
     refuse_head(&method)?;
     let Institution { ispb, client } = institution;
     let reader = Reader { form: form::wanted(&headers)?, client };
-    let pulled = services.pull_stream.next(ispb, token_in(&uri), &reader).await;
+    let token = token_in(&uri).to_owned();
+    drop((headers, uri));
+    let pulled = services.pull_stream.next(ispb, &token, &reader).await;
     answered(&services, Call::Next, ispb, pulled).await
 }
 
