@@ -78,7 +78,12 @@ impl Server {
             .unwrap();
         let is_ready = eventually(|| ready.exists() || process.try_wait().unwrap().is_some());
         let log = std::fs::read_to_string(data.join("log.txt")).unwrap_or_default();
-        assert!(is_ready && ready.exists(), "the server did not start:\n{log}");
+        if !is_ready || !ready.exists() {
+            // Whatever it is at, it ends with its test.
+            drop(process.kill());
+            drop(process.wait());
+            panic!("the server did not start:\n{log}");
+        }
         let ready: Json = serde_json::from_slice(&std::fs::read(ready).unwrap()).unwrap();
         let address = |name: &str| ready[name].as_str().unwrap().parse().unwrap();
         let key_in =
