@@ -180,7 +180,8 @@ async fn create(admin: &Admin, name: &AppName, output: &mut Output<'_>) -> Resul
     Ok(output.note("keep the key: it is shown this once")?)
 }
 
-fn print_key(key: &Secret, output: &mut Output<'_>) -> Result<(), Failure> {
+/// Prints a key that is told this once.
+pub(super) fn print_key(key: &Secret, output: &mut Output<'_>) -> Result<(), Failure> {
     let object = Map::from_iter([("key".to_owned(), key.reveal().into())]);
     output.answer(object, key.reveal())?;
     if !output.is_json {

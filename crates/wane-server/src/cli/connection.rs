@@ -228,15 +228,17 @@ impl ConnectionFlags {
 
 /// The keys in the files of a server open no stream.
 fn no_stream_key(scope: &str) -> Failure {
-    let certificate = match scope {
-        "pull" => ", or show a certificate with --cert and --key-file to an https server",
-        _ => "",
+    let (command, certificate) = match scope {
+        "pull" => (
+            "wane stream credential --ispb N",
+            ", or show a certificate with --cert and --key-file to an https server",
+        ),
+        _ => ("wane stream credential", ""),
     };
     Failure::Failed {
         what: format!("there is no key with the scope {scope}"),
         advice: format!(
-            "have an operator make one (POST /api/v1/admin/credentials) and give it with --key or \
-             WANE_KEY{certificate}"
+            "have an operator make one ({command}) and give it with --key or WANE_KEY{certificate}"
         ),
     }
 }

@@ -40,10 +40,19 @@ fn credential(server: &Server, body: &str) -> String {
     made.json()["key"].as_str().unwrap().to_owned()
 }
 
+/// A credential as an operator makes it.
+fn made(server: &Server, words: &[&str]) -> String {
+    let mut command = wane();
+    command.args(["stream", "credential"]).args(words);
+    command.env("WANE_ADMIN_URL", format!("http://{}", server.admin));
+    let (code, key, err) = told(&command.env("WANE_DATA", server.data()).output().unwrap());
+    assert_eq!(code, 0, "{err}");
+    key.trim().to_owned()
+}
+
 impl Desk {
     fn at(server: &Server) -> Self {
-        let pull = format!(r#"{{"scopes":["pull"],"ispb":"{ISPB}"}}"#);
-        let keys = [r#"{"scopes":["produce"]}"#, &pull].map(|body| credential(server, body));
+        let keys = [&[][..], &["--ispb", ISPB]].map(|words| made(server, words));
         Self::with_keys(server, "http", keys)
     }
 

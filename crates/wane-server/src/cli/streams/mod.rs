@@ -1,7 +1,7 @@
 //! `wane stream`: messages to institutions, and out of their streams until they are kept.
 //!
 //! `push` sends files. `pull` reads a stream: what came is kept first (see `sink`) and acknowledged
-//! then, by asking for more (see `pull`). `status` is the operator's.
+//! then, by asking for more (see `pull`). `status` and `credential` are the operator's.
 //!
 //! Reading and writing files blocks the thread, which has nothing else to do.
 
@@ -19,8 +19,10 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
+use wane::services::apps::Scope;
 use wane::services::pull_stream::{Ispb, StreamStatus};
 
+use super::app::print_key;
 use super::connection::{DataFlag, StreamParty};
 use super::failure::Failure;
 use super::output::{Output, OutputFlags, Table, left};
@@ -41,7 +43,7 @@ impl StreamArguments {
         match self.command {
             StreamCommand::Push(_) => Some(StreamParty::Producer),
             StreamCommand::Pull(_) => Some(StreamParty::Reader),
-            StreamCommand::Status(_) => None,
+            StreamCommand::Status(_) | StreamCommand::Credential { .. } => None,
         }
     }
 }
@@ -54,6 +56,13 @@ enum StreamCommand {
     Pull(pull::PullArguments),
     /// Say how far the stream of an institution is (for operators)
     Status(IspbFlag),
+    /// Make a credential and print it: for whoever sends messages, or with --ispb for an
+    /// institution that reads them (for operators)
+    Credential {
+        /// The institution that reads its stream with it: eight digits
+        #[arg(long, value_name = "N")]
+        ispb: Option<Ispb>,
+    },
 }
 
 /// Whose stream it is.
@@ -84,6 +93,11 @@ pub(super) async fn run(
         StreamCommand::Status(IspbFlag { ispb }) => {
             let status = place.client.admin().stream_status(ispb).await?;
             show(ispb, &status, output)
+        }
+        StreamCommand::Credential { ispb } => {
+            let scope = if ispb.is_some() { Scope::Pull } else { Scope::Produce };
+            let ispb = ispb.as_ref().map(Ispb::as_str);
+            print_key(&place.client.admin().add_credential(&[scope], ispb).await?, output)
         }
     }
 }

@@ -67,7 +67,7 @@ async fn a_stream_needs_a_key_of_its_own_or_a_certificate() {
         assert_eq!(desk.asks(line).await, Exit::Failed, "{line}");
         let said = desk.err.text();
         assert!(said.contains(&format!("there is no key with the scope {scope}")), "{said}");
-        assert!(said.contains("/api/v1/admin/credentials"), "{said}");
+        assert!(said.contains("wane stream credential"), "{said}");
     }
     assert_eq!(player.requests(), 0);
     player.json(
