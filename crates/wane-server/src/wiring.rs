@@ -14,7 +14,7 @@ use wane::services::device_auth::{
     self, DeviceAuth, DeviceAuthError, DeviceAuthSettings, DeviceKey, GuessSettings, UserCodeLength,
 };
 use wane::services::elections::{self, Elections, LeaseRules};
-use wane::services::pull_stream::{PullStream, PullStreamError, PullStreamSettings};
+use wane::services::pull_stream::{KeySource, PullStream, PullStreamError, PullStreamSettings};
 use wane::services::sequences::{self, Sequences};
 use wane::store::{
     CacheSettings, CachedStore, DeadlineStore, ObservedStore, SpreadError, SpreadStore, StoreError,
@@ -171,6 +171,7 @@ impl Services {
         let observed = ObservedStore::new(backend, name, Arc::clone(&clock));
         let spread = SpreadStore::open(observed.clone(), settings.buckets()).await?;
         let key = DeviceKey::in_store(&spread, &*clock).await?;
+        let stream_keys = stream_keys::open(settings.stream_keys.as_ref(), &spread, &clock).await?;
         let deadline = settings.store_deadline_ms;
         let in_time = DeadlineStore::new(spread, name, deadline, Arc::clone(&clock));
         let is_shared = settings.storage.is_shared();
@@ -188,7 +189,7 @@ impl Services {
         let blobs = Blobs::with_settings(cached.uncached(), Arc::clone(&clock), blobs);
         let device_auth = device_auth_settings(settings)?;
         let device_auth = DeviceAuth::new(cached.uncached(), Arc::clone(&clock), key, device_auth);
-        let pull_stream = pull_stream(settings, cached.uncached(), &clock).await?;
+        let pull_stream = pull_stream(settings, cached.uncached(), &clock, stream_keys)?;
         Ok(Self(Arc::new(Parts {
             app_ttl,
             app_ttl_reads: AppTtl::new(cached.clone(), Arc::clone(&clock)),
@@ -304,12 +305,12 @@ fn device_auth_settings(settings: &Settings) -> Result<DeviceAuthSettings, Devic
 }
 
 /// Pull streams as the settings want them, never from the cache: a lease that was seen is none.
-async fn pull_stream(
+fn pull_stream(
     settings: &Settings,
     store: CachedReads,
     clock: &SharedClock,
+    keys: Arc<dyn KeySource>,
 ) -> Result<PullStream<CachedReads>, WiringError> {
-    let keys = stream_keys::open(settings.stream_keys.as_ref(), &store, clock).await?;
     let usual = PullStreamSettings::default();
     let days = settings.stream_retention_days as u64;
     let wanted = PullStreamSettings {
