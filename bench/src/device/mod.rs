@@ -98,7 +98,8 @@ impl Start {
     }
 
     fn approve_request(&self, user_code: &str) -> Vec<u8> {
-        let body = json!({"userCode": user_code, "subject": "bench"}).to_string();
+        // Each by a person of its own: one person has five attempts under way at most.
+        let body = json!({"userCode": user_code, "subject": user_code}).to_string();
         format!(
             "POST /api/v2/apps/{}/devices/approve HTTP/1.1\r\nhost: bench\r\n\
              authorization: Bearer {}\r\ncontent-type: application/json\r\n\

@@ -8,7 +8,8 @@
 //! Two limits hold in every stretch of [`GuessSettings::life`], 900 s:
 //!
 //! - one address (of IPv6: one /64) misses at most 5 times, and one /48 of IPv6, which anybody can
-//!   have, 50 times; one application, which asks for all its people, 100 times;
+//!   have, 50 times; one person of an application 5 times, and the application for all of its
+//!   people 1,000 times;
 //! - beyond 4,000 misses of the whole server, everybody waits: at first life/4,000 between two
 //!   attempts, twice as long after each further hundred, up to a minute.
 //!
