@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use super::Bench;
 use super::producers::{Posted, Supply};
 use super::readers::{self, Form, Pulls};
 use super::server::Wane;
+use super::{Bench, NO_HOLD};
 use crate::backends::{address_of, pids_of};
 use crate::report::{Report, Row};
 use crate::{BoxError, machine, timing};
@@ -38,8 +38,10 @@ pub(super) fn run(bench: &Bench, report: &mut Report) -> Result<(), BoxError> {
         ("storage", "cas1"),
         ("cassandra-hosts", hosts.as_str()),
         ("cassandra-keyspace", keyspace.as_str()),
+        NO_HOLD[0],
     ];
-    let server = Wane::start(&bench.scratch.join("cassandra"), &bench.cores, &settings)?;
+    let data = bench.directory()?;
+    let server = Wane::start(data.path(), &bench.cores, &settings)?;
     let node = pids_of("cas1").first().copied().ok_or("the node of Cassandra is not known")?;
     let (ingest, posted, deliver, pulls) =
         bench.runtime.block_on(in_and_out(&server, node, slice))?;

@@ -3,17 +3,17 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::Bench;
 use super::message::BATCH;
 use super::producers::Supply;
 use super::readers::{self, Form};
 use super::server::{Institution, MOST_INSTITUTIONS, Wane};
+use super::{Bench, NO_HOLD};
 use crate::report::{Report, Row};
 use crate::{BoxError, timing};
 
 /// Batches a second that there are messages for; of one institution fewer, as its rows are inserted
 /// one after the other.
-const SUPPLIED: f64 = 5_000.0;
+const SUPPLIED: f64 = 9_000.0;
 const SUPPLIED_TO_ONE: f64 = 2_500.0;
 
 /// Institutions of those whose messages are kept.
@@ -41,7 +41,8 @@ fn institutions(bench: &Bench, count: usize, report: &mut Report) -> Result<(), 
     let slice = slice(bench);
     let supplied = if count == 1 { SUPPLIED_TO_ONE } else { SUPPLIED };
     let posts = (supplied * slice.as_secs_f64()) as u64;
-    let server = Wane::start(&bench.scratch.join(format!("grows-{count}")), &bench.cores, &[])?;
+    let data = bench.directory()?;
+    let server = Wane::start(data.path(), &bench.cores, &NO_HOLD)?;
     let (posted, pulls) = bench.runtime.block_on(async {
         let supply = Supply::of(&server).await?;
         let institutions = server.institutions(1, count).await?;
@@ -69,12 +70,13 @@ fn kept(bench: &Bench, report: &mut Report) -> Result<(), BoxError> {
         (false, false) => &[10_000, 1_000_000],
         (false, true) => &[10_000, 1_000_000, 10_000_000],
     };
-    let data = bench.scratch.join("kept");
-    let server = Wane::start(&data, &bench.cores, &[])?;
+    let data = bench.directory()?;
+    let data = data.path();
+    let server = Wane::start(data, &bench.cores, &NO_HOLD)?;
     bench.runtime.block_on(async {
         let supply = Supply::of(&server).await?;
         let institutions = server.institutions(1, KEEPING).await?;
-        let keeping = Keeping { server: &server, supply, institutions, data: &data };
+        let keeping = Keeping { server: &server, supply, institutions, data };
         for size in sizes {
             timing::stage(&format!("stream: {size} messages kept"));
             report.row(keeping.row(*size, slice(bench)).await?);
@@ -82,7 +84,7 @@ fn kept(bench: &Bench, report: &mut Report) -> Result<(), BoxError> {
         Ok::<_, BoxError>(())
     })?;
     drop(server);
-    let (opened, took) = timing::timed(|| Wane::start(&data, &bench.cores, &[]));
+    let (opened, took) = timing::timed(|| Wane::start(data, &bench.cores, &NO_HOLD));
     drop(opened?);
     report.note(format!(
         "stream: killed with {} messages, the server answered again after {:.1} s: it verifies \

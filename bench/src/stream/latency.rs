@@ -5,14 +5,14 @@
 //! by chance; all readers wait. The time counts from when a post was due, so that a server that
 //! stalls is not asked less. It includes the storing; the time from its 201 on is told beside it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
 use super::message::{BATCH, number_of};
-use super::producers::{PRODUCERS, Supply};
+use super::producers::{PRODUCERS, Producer, Supply};
 use super::readers::{Form, Reader};
 use super::server::{Institution, Wane};
 use super::{Bench, INSTITUTIONS, READERS, pause};
@@ -33,7 +33,8 @@ const STRAGGLERS: Duration = Duration::from_secs(10);
 /// When each post was answered and delivered, in microseconds since the first was due; 0 for never.
 #[derive(Debug)]
 struct Journey {
-    begin: Instant,
+    /// When the first post is due; set once all readers wait.
+    begin: OnceLock<Instant>,
     institutions: Vec<Institution>,
     stored: Vec<AtomicU64>,
     delivered: Vec<AtomicU64>,
@@ -46,7 +47,11 @@ impl Journey {
     }
 
     fn now(&self) -> u64 {
-        timing::now().saturating_duration_since(self.begin).as_micros() as u64
+        timing::now().saturating_duration_since(self.begin()).as_micros() as u64
+    }
+
+    fn begin(&self) -> Instant {
+        *self.begin.get_or_init(timing::now)
     }
 
     /// Microseconds from when posts were due, and from when they were stored, to their delivery.
@@ -65,7 +70,8 @@ impl Journey {
 }
 
 pub(super) fn run(bench: &Bench, report: &mut Report) -> Result<(), BoxError> {
-    let server = Wane::start(&bench.scratch.join("latency"), &bench.cores, &[])?;
+    let data = bench.directory()?;
+    let server = Wane::start(data.path(), &bench.cores, &[])?;
     timing::stage("stream: latency at half of the ingest load");
     let posts = bench.slice.as_secs() * POSTS;
     let (journey, cpu) = bench.runtime.block_on(travel(&server, posts))?;
@@ -102,7 +108,7 @@ async fn travel(server: &Wane, posts: u64) -> Result<(Arc<Journey>, f64), BoxErr
     let institutions = server.institutions(1, INSTITUTIONS).await?;
     let many = || (0..posts).map(|_| AtomicU64::new(0)).collect();
     let journey = Arc::new(Journey {
-        begin: timing::now() + Duration::from_secs(2),
+        begin: OnceLock::new(),
         institutions,
         stored: many(),
         delivered: many(),
@@ -115,17 +121,19 @@ async fn travel(server: &Wane, posts: u64) -> Result<(Arc<Journey>, f64), BoxErr
             readers.push(tokio::spawn(receive(reader, Arc::clone(&journey))));
         }
     }
+    server.all_parked(readers.len()).await?;
     let mut producers = Vec::new();
-    for first in 0..PRODUCERS as u64 {
-        let producer = supply.producer().await?;
-        producers.push(tokio::spawn(send(producer, first, posts, Arc::clone(&journey))));
+    for _ in 0..PRODUCERS {
+        producers.push(supply.producer().await?);
     }
-    pause(journey.begin.saturating_duration_since(timing::now())).await;
-    let cpu = server.cpu_seconds();
+    let (begin, cpu) = (journey.begin(), server.cpu_seconds());
+    let sending =
+        |(first, producer)| tokio::spawn(send(producer, first as u64, posts, Arc::clone(&journey)));
+    let producers: Vec<_> = producers.into_iter().enumerate().map(sending).collect();
     for producer in producers {
         producer.await??;
     }
-    let share = (server.cpu_seconds() - cpu) / journey.begin.elapsed().as_secs_f64();
+    let share = (server.cpu_seconds() - cpu) / begin.elapsed().as_secs_f64();
     let arrived = all_arrived(&journey, posts).await;
     for reader in readers {
         if reader.is_finished() {
@@ -152,16 +160,16 @@ async fn all_arrived(journey: &Journey, posts: u64) -> Result<(), BoxError> {
 }
 
 async fn send(
-    mut producer: super::producers::Producer,
+    mut producer: Producer,
     first: u64,
     posts: u64,
     journey: Arc<Journey>,
 ) -> Result<(), BoxError> {
     for post in (first..posts).step_by(PRODUCERS) {
-        let due = journey.begin + Journey::due(post);
+        let due = journey.begin() + Journey::due(post);
         pause(due.saturating_duration_since(timing::now())).await;
         let place = Chance::seeded(post).below(journey.institutions.len() as u64);
-        producer.post(&journey.institutions[place as usize].ispb, post).await?;
+        producer.post(&journey.institutions[place as usize].ispb, post).await?.expect(201)?;
         journey.stored[post as usize].store(journey.now(), Ordering::Relaxed);
     }
     Ok(())
@@ -195,7 +203,7 @@ mod tests {
     fn time_counts_from_when_a_post_was_due_and_from_when_it_was_stored() {
         let at = |micros: &[u64]| micros.iter().map(|at| AtomicU64::new(*at)).collect();
         let journey = Journey {
-            begin: timing::now(),
+            begin: OnceLock::new(),
             institutions: Vec::new(),
             stored: at(&[1_000, 5_000]),
             delivered: at(&[900, 8_000]),

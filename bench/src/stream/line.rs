@@ -118,8 +118,9 @@ impl Extent {
 }
 
 fn value_of<'a>(head: &'a str, name: &str) -> Option<&'a str> {
-    head.split("\r\n").skip(1).find_map(|line| {
-        let (key, value) = line.split_once(':')?;
+    head.lines().skip(1).find_map(|line| {
+        let (key, value) = line.split_at_checked(name.len())?;
+        let value = value.strip_prefix(':')?;
         key.eq_ignore_ascii_case(name).then(|| value.trim())
     })
 }

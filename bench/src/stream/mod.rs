@@ -29,6 +29,7 @@ mod token;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use self::cores::Cores;
@@ -38,6 +39,9 @@ use crate::{BoxError, Options};
 /// Institutions of the bars, and readers of each.
 const INSTITUTIONS: usize = 200;
 const READERS: usize = 6;
+
+/// A reader that finds nothing is told so at once, which is how it is known that nothing is left.
+const NO_HOLD: [(&str, &str); 1] = [("stream-hold-ms", "0")];
 
 /// What all parts of the benchmark share.
 struct Bench {
@@ -49,6 +53,13 @@ struct Bench {
     soak: bool,
     /// How long a bar is measured.
     slice: Duration,
+}
+
+impl Bench {
+    /// An empty directory, removed when it is dropped: messages take gigabytes.
+    fn directory(&self) -> Result<TempDir, BoxError> {
+        Ok(tempfile::tempdir_in(&self.scratch)?)
+    }
 }
 
 /// Runs everything and returns what came out.
@@ -63,13 +74,22 @@ pub(crate) fn run(options: &Options) -> Result<Report, BoxError> {
         soak: options.soak,
         slice: Duration::from_secs(if options.quick { 3 } else { 20 }),
     };
-    token::run(&bench, &mut report)?;
-    through::run(&bench, &mut report)?;
-    latency::run(&bench, &mut report)?;
-    storm::run(&bench, &mut report)?;
-    parked::run(&bench, &mut report)?;
-    growth::run(&bench, &mut report)?;
-    cassandra::run(&bench, &mut report)?;
+    let parts = [
+        token::run,
+        through::run,
+        latency::run,
+        storm::run,
+        parked::run,
+        growth::run,
+        cassandra::run,
+    ];
+    for part in parts {
+        if let Err(error) = part(&bench, &mut report) {
+            // What was measured until then took minutes.
+            print!("{}", report.to_text());
+            return Err(error);
+        }
+    }
     report.note(format!(
         "stream: {}; everything is durable before it is answered; an answer acknowledges the one \
          before it. Writes are calls of the store: those who come together share one, and several \

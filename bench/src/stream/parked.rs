@@ -1,4 +1,7 @@
 //! Parked readers: what 5,000 that wait for a message cost in memory and of a core.
+//!
+//! Their connections are made and used first, and looked at before anybody waits: what a connection
+//! takes is told apart from what waiting takes.
 
 use std::time::Duration;
 
@@ -26,13 +29,16 @@ const SETTLED: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     idle: f64,
+    /// Above idle, before anybody waited.
+    connected: f64,
     above: f64,
     share: f64,
 }
 
 pub(super) fn run(bench: &Bench, report: &mut Report) -> Result<(), BoxError> {
     let watched = if bench.quick { Duration::from_secs(5) } else { Duration::from_secs(40) };
-    let server = Wane::start(&bench.scratch.join("parked"), &bench.cores, &SETTINGS)?;
+    let data = bench.directory()?;
+    let server = Wane::start(data.path(), &bench.cores, &SETTINGS)?;
     timing::stage(&format!("stream: {PARKED} parked readers"));
     let seen = bench.runtime.block_on(watch(&server, watched))?;
     report.row(Row {
@@ -41,6 +47,7 @@ pub(super) fn run(bench: &Bench, report: &mut Report) -> Result<(), BoxError> {
         setting: format!("{:.0} s", watched.as_secs_f64()),
         measures: vec![
             ("idle MB".into(), Some(seen.idle / 1e6)),
+            ("connections MB".into(), Some(seen.connected / 1e6)),
             ("above idle MB".into(), Some(seen.above / 1e6)),
             ("bytes a reader".into(), Some(seen.above / PARKED as f64)),
             ("core %".into(), Some(seen.share * 100.0)),
@@ -62,25 +69,20 @@ async fn watch(server: &Wane, watched: Duration) -> Result<Seen, BoxError> {
     for number in 0..PARKED {
         let institution = &institutions[number / READERS];
         let mut reader = Reader::connected(server.http, institution, Form::Batch).await?;
-        reader.park().await?;
+        reader.knock().await?;
         readers.push(reader);
     }
-    let begin = timing::now();
-    while server.counted().await?.parked < PARKED as f64 {
-        if begin.elapsed() > Duration::from_secs(15) {
-            return Err("not all readers were parked; are there connections enough?".into());
-        }
-        pause(Duration::from_millis(100)).await;
+    let connected = server.resident()? - idle;
+    for reader in &mut readers {
+        reader.park().await?;
     }
+    server.all_parked(PARKED).await?;
     pause(SETTLED).await;
     let (cpu, begin) = (server.cpu_seconds(), timing::now());
     pause(watched).await;
     let share = (server.cpu_seconds() - cpu) / begin.elapsed().as_secs_f64();
     let above = server.resident()? - idle;
-    let parked = server.counted().await?.parked;
-    if parked != PARKED as f64 {
-        return Err(format!("of {PARKED} readers {parked} were parked to the end").into());
-    }
+    server.all_parked(PARKED).await?;
     drop(readers);
-    Ok(Seen { idle, above, share })
+    Ok(Seen { idle, connected, above, share })
 }

@@ -9,11 +9,17 @@ use hdrhistogram::Histogram;
 
 use super::line::{Answer, Line};
 use super::message::{BATCH, CONTENT_TYPE, Molds};
+use super::pause;
 use super::server::{Institution, Wane};
 use crate::{BoxError, timing};
 
 /// Connections that post.
 pub(super) const PRODUCERS: usize = 64;
+
+/// How many posts are sent again that were told 503, and after how long. A disk that has been given
+/// gigabytes may take seconds for a sync; the time counts.
+const MOST_AGAIN: u64 = 1_000;
+const BEFORE_ANOTHER: Duration = Duration::from_millis(200);
 
 /// A `PI-ResourceId`.
 pub(super) type Id = [u8; 32];
@@ -39,7 +45,7 @@ impl Producer {
         self.request.clear();
         self.request.extend(head.into_bytes());
         self.molds.pour(number, &mut self.request);
-        self.line.ask(&self.request).await?.expect(201)
+        self.line.ask(&self.request).await
     }
 }
 
@@ -86,6 +92,8 @@ struct Pouring {
     first: u64,
     begin: Instant,
     taken: AtomicU64,
+    /// Posts of which nothing was stored, and that were sent again.
+    again: AtomicU64,
     done: Mutex<(Histogram<u64>, Vec<Id>)>,
 }
 
@@ -150,6 +158,7 @@ impl Supply {
             first: self.posted.load(Ordering::Relaxed),
             begin: timing::now(),
             taken: AtomicU64::new(0),
+            again: AtomicU64::new(0),
             done: Mutex::new((Histogram::new(3)?, Vec::new())),
         });
         let posting = |producer| tokio::spawn(post_until(producer, Arc::clone(&pouring)));
@@ -158,6 +167,10 @@ impl Supply {
             task.await??;
         }
         let seconds = pouring.begin.elapsed().as_secs_f64();
+        let again = pouring.again.load(Ordering::Relaxed);
+        if again > 0 {
+            timing::stage(&format!("stream: {again} posts were told 503, and sent again"));
+        }
         let done = &mut *pouring.done.lock().unwrap_or_else(PoisonError::into_inner);
         let (micros, ids) = (done.0.clone(), std::mem::take(&mut done.1));
         self.posted.fetch_add(micros.len(), Ordering::Relaxed);
@@ -178,10 +191,17 @@ async fn post_until(mut producer: Producer, pouring: Arc<Pouring>) -> Result<(),
         let number = pouring.first + taken;
         let institution = &pouring.institutions[number as usize % pouring.institutions.len()];
         let begin = timing::now();
-        let answer = producer.post(&institution.ispb, number).await?;
+        let ids = loop {
+            let answer = producer.post(&institution.ispb, number).await?;
+            if answer.status == 503 && pouring.again.fetch_add(1, Ordering::Relaxed) < MOST_AGAIN {
+                pause(BEFORE_ANOTHER).await;
+                continue;
+            }
+            let answer = answer.expect(201)?;
+            let named = answer.header("pi-resourceid").ok_or("messages without ids")?;
+            break if pouring.keeps_ids { ids_in(named)? } else { Vec::new() };
+        };
         let took = begin.elapsed().as_micros() as u64;
-        let named = answer.header("pi-resourceid").ok_or("messages without ids")?;
-        let ids = if pouring.keeps_ids { ids_in(named)? } else { Vec::new() };
         let mut done = pouring.done.lock().unwrap_or_else(PoisonError::into_inner);
         done.0.record(took)?;
         done.1.extend(ids);

@@ -123,6 +123,11 @@ impl Reader {
         Ok(Pulled { form: *form, answer })
     }
 
+    /// Asks for nothing, so that the connection has been used.
+    pub(super) async fn knock(&mut self) -> Result<(), BoxError> {
+        self.line.ask(b"GET / HTTP/1.1\r\nhost: bench\r\n\r\n").await?.expect(404).map(drop)
+    }
+
     /// Sends its request, and leaves the answer to come.
     pub(super) async fn park(&mut self) -> Result<(), BoxError> {
         let request = self.request("GET");

@@ -9,10 +9,14 @@ use serde_json::{Value as Json, json};
 
 use super::cores::Cores;
 use super::line::Line;
+use super::pause;
 use crate::{BoxError, machine, timing};
 
 /// How long a server may take until it answers: it verifies its whole file first.
 const STARTS_WITHIN: Duration = Duration::from_secs(600);
+
+/// How long readers may take until all of them wait.
+const PARK_WITHIN: Duration = Duration::from_secs(20);
 
 /// Institutions that can have a credential of their own: a server keeps 1,000, and the operator's
 /// and the producer's are two of them.
@@ -134,6 +138,21 @@ impl Wane {
         let mut line = Line::to(self.admin).await?;
         let answer = line.ask(request.as_bytes()).await?.expect(200)?;
         Ok(Counted::read(std::str::from_utf8(answer.body)?))
+    }
+
+    /// Completes when so many readers wait for a message.
+    pub(super) async fn all_parked(&self, readers: usize) -> Result<(), BoxError> {
+        let begin = timing::now();
+        loop {
+            let parked = self.counted().await?.parked;
+            if parked == readers as f64 {
+                return Ok(());
+            }
+            if begin.elapsed() > PARK_WITHIN {
+                return Err(format!("of {readers} readers {parked} wait").into());
+            }
+            pause(Duration::from_millis(100)).await;
+        }
     }
 
     /// What its process has used of the cores so far.

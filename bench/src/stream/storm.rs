@@ -50,7 +50,8 @@ impl Tally {
 
 pub(super) fn run(bench: &Bench, report: &mut Report) -> Result<(), BoxError> {
     let batches = if bench.quick { 2_000 } else { 20_000 };
-    let server = Wane::start(&bench.scratch.join("storm"), &bench.cores, &[])?;
+    let data = bench.directory()?;
+    let server = Wane::start(data.path(), &bench.cores, &[])?;
     timing::stage(&format!("stream: six readers storm one ISPB, {batches} batches"));
     let (tally, rate, ingested) = bench.runtime.block_on(storm(&server, batches))?;
     report.row(Row {

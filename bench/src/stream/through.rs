@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::producers::{Posted, Supply};
 use super::readers::{self, Form};
 use super::server::{Institution, Wane};
-use super::{Bench, INSTITUTIONS, READERS};
+use super::{Bench, INSTITUTIONS, NO_HOLD, READERS};
 use crate::report::{Report, Row};
 use crate::{BoxError, timing};
 
@@ -22,7 +22,7 @@ const INGESTED: f64 = 10_000.0;
 const REQUESTS_A_MINUTE: f64 = 1_000_000.0;
 
 /// Answers a second that there are messages for.
-const SUPPLIED: Supplied = Supplied { batches: 5_000.0, singles: 15_000.0 };
+const SUPPLIED: Supplied = Supplied { batches: 9_000.0, singles: 18_000.0 };
 
 struct Supplied {
     batches: f64,
@@ -30,8 +30,8 @@ struct Supplied {
 }
 
 pub(super) fn run(bench: &Bench, report: &mut Report) -> Result<(), BoxError> {
-    let data = bench.scratch.join("through");
-    let server = Wane::start(&data, &bench.cores, &[])?;
+    let data = bench.directory()?;
+    let server = Wane::start(data.path(), &bench.cores, &NO_HOLD)?;
     bench.runtime.block_on(async {
         let supply = Supply::of(&server).await?;
         let first = server.institutions(1, INSTITUTIONS).await?;
