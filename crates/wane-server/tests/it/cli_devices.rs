@@ -292,5 +292,5 @@ fn clients_are_listed_and_given_new_secrets() {
     let new = json(&server, &[&secret[..], &["kiosk"]].concat());
     assert_ne!(new["clientSecret"], old.as_str());
     assert_eq!(run(&server, &[&secret[..], &["nobody"]].concat()).0, 4);
-    assert_eq!(run(&server, &[&secret[..], &["demo"]].concat()).0, 2, "it has none");
+    assert_eq!(run(&server, &[&secret[..], &["demo"]].concat()).0, 3, "it has none");
 }

@@ -144,8 +144,5 @@ fn clients_are_listed_without_secrets_and_get_new_ones() {
     };
     assert_eq!((start(old), start(&new)), (401, 200));
     assert_eq!(server.administer("POST", &format!("{all}/nobody/secret"), "").code(), "absent");
-    assert_eq!(
-        server.administer("POST", &format!("{all}/demo/secret"), "").code(),
-        "invalid_request"
-    );
+    assert_eq!(server.administer("POST", &format!("{all}/demo/secret"), "").code(), "refused");
 }
