@@ -18,6 +18,7 @@ pub mod apps;
 pub mod backup;
 pub mod blobs;
 pub mod device_auth;
+mod drawn;
 pub mod elections;
 mod names;
 pub mod pull_stream;

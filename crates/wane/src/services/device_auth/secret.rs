@@ -17,7 +17,8 @@ use subtle::ConstantTimeEq;
 use super::DeviceAuthError;
 use super::place::GrantId;
 use crate::clock::Clock;
-use crate::store::{Key, Keyspace, Life, Outcome, Record, Store, StoreError, Value, Write};
+use crate::services::drawn::found_or_drawn;
+use crate::store::{Key, Keyspace, Life, Store, Value, Write};
 
 /// The longest text that a secret or a token is looked for in.
 const LONGEST: usize = 8_192;
@@ -40,27 +41,14 @@ impl DeviceKey {
     /// The key that the store keeps, drawn by whoever asks first.
     pub async fn in_store<S: Store>(store: &S, clock: &dyn Clock) -> Result<Self, DeviceAuthError> {
         let key = Key::new(Keyspace::Settings.partition(b"keys")?.as_bytes(), b"device_auth")?;
-        if let Some(record) = store.get(&key).await? {
-            return Self::read(&record);
-        }
-        let drawn = drawn(clock);
-        let write = Write::new(Value::copy_from_slice(&drawn)?, Life::Permanent);
-        match store.insert_if_not_exists(&key, write).await {
-            Ok(Outcome::Applied { .. }) => Ok(Self(drawn)),
-            Ok(Outcome::Refused { current: Some(record) }) => Self::read(&record),
-            // Drawn at random: whichever key stands there in the end is as good as ours.
-            Err(unknown @ StoreError::Unknown { .. }) => match store.get(&key).await {
-                Ok(Some(record)) => Self::read(&record),
-                Ok(None) | Err(_) => Err(unknown.into()),
-            },
-            Ok(Outcome::Refused { current: None }) => Err(DeviceAuthError::Contended),
-            Err(error) => Err(error.into()),
-        }
+        let draw = || Ok(Write::new(Value::copy_from_slice(&drawn(clock))?, Life::Permanent));
+        let found = found_or_drawn(store, &key, draw).await?;
+        Self::read(&found.ok_or(DeviceAuthError::Contended)?)
     }
 
-    fn read(record: &Record) -> Result<Self, DeviceAuthError> {
+    fn read(value: &[u8]) -> Result<Self, DeviceAuthError> {
         let reason = || DeviceAuthError::Broken { reason: "the key does not have 32 bytes".into() };
-        record.value[..].try_into().map(Self).map_err(|_| reason())
+        value.try_into().map(Self).map_err(|_| reason())
     }
 
     /// The keyed hash of a user code.

@@ -18,9 +18,8 @@ use serde_json::{Map, Value as Json};
 use super::PullStreamError;
 use super::keys::{KeySource, StaticKeys, TokenKey, TokenKeys};
 use crate::clock::{Clock, SharedClock};
-use crate::store::{
-    Key, Keyspace, Life, Outcome, Record, Store, StoreError, Timestamp, Value, Write,
-};
+use crate::services::drawn::found_or_drawn;
+use crate::store::{Key, Keyspace, Life, Outcome, Store, StoreError, Timestamp, Value, Write};
 
 /// How long a key signs.
 const SIGNS_FOR: Duration = Duration::from_secs(90 * 24 * 60 * 60);
@@ -42,7 +41,7 @@ pub struct StoredKeys<S> {
 impl<S: Store> StoredKeys<S> {
     /// The keys of a store, drawn now if it has none.
     pub async fn open(store: S, clock: SharedClock) -> Result<Arc<Self>, PullStreamError> {
-        let ring = found_or_drawn(&store, &*clock).await?;
+        let ring = ring_of(&store, &*clock).await?;
         let live = StaticKeys::new(ring.keys()?);
         Ok(Arc::new(Self { store, clock, live }))
     }
@@ -53,10 +52,10 @@ impl<S: Store> StoredKeys<S> {
         let key = record_key()?;
         let Some(record) = self.store.get(&key).await? else {
             // Taken out, as by a restore: drawn anew, as for any store that has none.
-            self.live.replace(found_or_drawn(&self.store, &*self.clock).await?.keys()?);
+            self.live.replace(ring_of(&self.store, &*self.clock).await?.keys()?);
             return Ok(());
         };
-        let ring = Ring::read(&key, &record)?;
+        let ring = Ring::read(&key, &record.value)?;
         let Some(next) = ring.next(&*self.clock) else {
             self.live.replace(ring.keys()?);
             return Ok(());
@@ -65,7 +64,7 @@ impl<S: Store> StoredKeys<S> {
         match self.store.compare_and_swap(&key, &record.value, write).await? {
             Outcome::Applied { .. } => self.live.replace(next.keys()?),
             Outcome::Refused { current: Some(current) } => {
-                self.live.replace(Ring::read(&key, &current)?.keys()?);
+                self.live.replace(Ring::read(&key, &current.value)?.keys()?);
             }
             // Whatever stands there is read the next time.
             Outcome::Refused { current: None } => {}
@@ -84,23 +83,10 @@ fn record_key() -> Result<Key, StoreError> {
     Key::new(Keyspace::Settings.partition(b"keys")?.as_bytes(), b"pull_stream")
 }
 
-async fn found_or_drawn<S: Store>(store: &S, clock: &dyn Clock) -> Result<Ring, PullStreamError> {
+async fn ring_of<S: Store>(store: &S, clock: &dyn Clock) -> Result<Ring, PullStreamError> {
     let key = record_key()?;
-    if let Some(record) = store.get(&key).await? {
-        return Ring::read(&key, &record);
-    }
-    let drawn = Ring::drawn(clock);
-    match store.insert_if_not_exists(&key, drawn.write()?).await {
-        Ok(Outcome::Applied { .. }) => Ok(drawn),
-        Ok(Outcome::Refused { current: Some(record) }) => Ring::read(&key, &record),
-        // Drawn at random: whichever keys stand there in the end are as good as ours.
-        Err(unknown @ StoreError::Unknown { .. }) => match store.get(&key).await {
-            Ok(Some(record)) => Ring::read(&key, &record),
-            Ok(None) | Err(_) => Err(unknown.into()),
-        },
-        Ok(Outcome::Refused { current: None }) => Err(PullStreamError::Contended),
-        Err(error) => Err(error.into()),
-    }
+    let found = found_or_drawn(store, &key, || Ring::drawn(clock).write()).await?;
+    Ring::read(&key, &found.ok_or(PullStreamError::Contended)?)
 }
 
 /// The record.
@@ -182,8 +168,8 @@ impl Ring {
         }
     }
 
-    fn read(key: &Key, record: &Record) -> Result<Self, PullStreamError> {
-        serde_json::from_slice(&record.value).map_err(|_| {
+    fn read(key: &Key, value: &[u8]) -> Result<Self, PullStreamError> {
+        serde_json::from_slice(value).map_err(|_| {
             let reason = "it does not hold the keys of pull streams".into();
             StoreError::Corrupt { key: key.clone(), reason }.into()
         })
