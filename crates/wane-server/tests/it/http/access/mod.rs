@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use serde_json::Value as Json;
 use wane_server::http::{Access, Route, admin_routes, document, main_routes};
 
-use self::credentials::{Cast, Standing};
+use self::credentials::{Cast, Kind, Standing};
 use self::walk::{Expected, expected};
 use super::conversation::{Conversation, Request};
 use crate::openapi::NOT_DESCRIBED;
@@ -57,9 +57,11 @@ fn listeners() -> [Listener; 2] {
 
 #[test]
 fn every_route_lets_in_those_it_names_and_nobody_else() {
-    let proxied = ["--trusted-proxies", "127.0.0.1"];
-    for storage in ["mem", "file"] {
-        let server = Server::with(&[&["--storage", storage], &proxied[..]].concat());
+    // A reader that is let in holds its lease until the end: nothing changes by itself.
+    let steady = ["--stream-lease-ms=3600000", "--stream-token-ms=7200000"];
+    for storage in ["--storage=mem", "--storage=file"] {
+        let flags = [&["--trusted-proxies=127.0.0.1", storage], &steady[..]].concat();
+        let server = Server::with(&flags);
         let site = Site::of(&server);
         let violations = walk::walk(&site, &Cast::assemble(&site));
         assert!(violations.is_empty(), "\n{}", violations.join("\n"));
@@ -75,7 +77,9 @@ fn a_table_that_lets_in_too_many_is_noticed() {
         Access::App(_) => Access::App(wane::services::apps::Scope::Read),
         Access::OwnerOrHolder(_) => Access::OwnerOrHolder(wane::services::apps::Scope::Read),
     });
-    let violations = walk::walk(&forged.site, &Cast::assemble(&forged.site));
+    let cast = Cast::assemble(&forged.site);
+    let few = |kind: &&Kind| ["no credential", "read only"].contains(&kind.name.as_str());
+    let violations = walk::walk_as(&forged.site, &cast, cast.kinds().iter().filter(few));
     let found = |parts: &[&str]| {
         violations.iter().any(|violation| parts.iter().all(|part| violation.contains(part)))
     };

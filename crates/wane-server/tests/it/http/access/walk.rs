@@ -1,5 +1,7 @@
 //! The walk: each route, asked by each kind of caller, and what is wrong with the answers.
 
+use std::net::SocketAddr;
+
 use wane::services::apps::Scope;
 use wane_server::http::{Access, Route};
 
@@ -223,47 +225,97 @@ pub(super) fn call(route: &Route, kind: &Kind) -> Call {
 
 /// Asks everything as everybody and returns what is wrong.
 pub(super) fn walk(site: &Site, cast: &Cast) -> Vec<String> {
+    walk_as(site, cast, cast.kinds())
+}
+
+/// Asks everything as each of these kinds and returns what is wrong.
+///
+/// What a kind must not do is tried first, and changed nothing if everything looks as before.
+/// Only when it does not, each call is looked at by itself.
+pub(super) fn walk_as<'a>(
+    site: &Site,
+    cast: &Cast,
+    kinds: impl IntoIterator<Item = &'a Kind>,
+) -> Vec<String> {
     let mut violations = Vec::new();
     let mut observer = Observer::of(site);
-    // What was seen last, as long as nobody was let in since.
-    let mut seen = None;
-    for (listener, address) in listeners().iter().zip([site.http, site.admin]) {
-        for kind in cast.kinds() {
-            for route in &listener.routes {
-                let Call { request, success } = call(route, kind);
-                let head = Request { method: "HEAD".into(), ..request.clone() };
-                // A pull has effects.
-                let is_pull = route.access == Access::Institution;
-                let head = (head, if is_pull { 405 } else { success });
-                let calls = [Some((request, success)), (route.method == "GET").then_some(head)];
-                for (request, success) in calls.into_iter().flatten() {
-                    let expected = expected(route.access, &kind.standing);
-                    let before = seen.take().unwrap_or_else(|| observer.picture(cast));
-                    // A body that nobody reads, or a watch, ends the connection.
-                    let answer = Conversation::with(address).ask(&request);
-                    let name = format!(
-                        "{}: {} {} by {}",
-                        listener.name, request.method, route.path, kind.name
-                    );
-                    if let Some(wrong) = expected.violation(answer.status, success) {
-                        violations.push(format!("{name}: {wrong}"));
-                    }
-                    if expected == Expected::LetIn {
-                        kind.target.seed(site);
-                        continue;
-                    }
-                    let after = observer.picture(cast);
-                    if after == before {
-                        seen = Some(after);
-                    } else {
-                        violations.push(format!("{name}: changed the store"));
-                        kind.target.seed(site);
-                    }
-                }
-            }
+    for kind in kinds {
+        let (let_in, refused): (Vec<_>, Vec<_>) =
+            Step::all(site, kind).into_iter().partition(|step| step.expected == Expected::LetIn);
+        let before = observer.picture(cast);
+        violations.extend(refused.iter().filter_map(Step::violation));
+        if observer.picture(cast) != before {
+            kind.target.seed(site);
+            violations.extend(refused.iter().filter_map(|step| {
+                let before = observer.picture(cast);
+                step.violation();
+                let changed = observer.picture(cast) != before;
+                changed.then(|| {
+                    kind.target.seed(site);
+                    format!("{}: changed the store", step.name)
+                })
+            }));
+        }
+        for step in let_in {
+            violations.extend(step.violation());
+            kind.target.seed(site);
         }
     }
     violations
+}
+
+/// A call to make, and what must become of it.
+struct Step<'a> {
+    name: String,
+    address: SocketAddr,
+    route: Route,
+    is_head: bool,
+    kind: &'a Kind,
+    expected: Expected,
+}
+
+impl<'a> Step<'a> {
+    /// Every call that a kind can make: those for heads as well, where something can be read.
+    fn all(site: &Site, kind: &'a Kind) -> Vec<Self> {
+        let mut steps = Vec::new();
+        for (listener, address) in listeners().into_iter().zip([site.http, site.admin]) {
+            for route in listener.routes {
+                steps.push(Self::of(listener.name, address, route.clone(), false, kind));
+                if route.method == "GET" {
+                    steps.push(Self::of(listener.name, address, route, true, kind));
+                }
+            }
+        }
+        steps
+    }
+
+    fn of(
+        listener: &str,
+        address: SocketAddr,
+        route: Route,
+        is_head: bool,
+        kind: &'a Kind,
+    ) -> Self {
+        let method = if is_head { "HEAD" } else { route.method.as_str() };
+        let name = format!("{listener}: {method} {} by {}", route.path, kind.name);
+        let expected = expected(route.access, &kind.standing);
+        Self { name, address, route, is_head, kind, expected }
+    }
+
+    /// Makes the call and says what is wrong with the answer.
+    fn violation(&self) -> Option<String> {
+        let Call { mut request, mut success } = call(&self.route, self.kind);
+        if self.is_head {
+            request.method = "HEAD".into();
+            // A pull has effects.
+            let is_pull = self.route.access == Access::Institution;
+            success = if is_pull { 405 } else { success };
+        }
+        // A body that nobody reads, or a watch, ends the connection.
+        let answer = Conversation::with(self.address).ask(&request);
+        let wrong = self.expected.violation(answer.status, success)?;
+        Some(format!("{}: {wrong}", self.name))
+    }
 }
 
 /// Sees everything that there is, with keys of its own.
