@@ -14,7 +14,7 @@ use wane::services::apps::AppsError;
 use wane::services::blobs::BlobsError;
 use wane::services::device_auth::DeviceAuthError;
 use wane::services::elections::ElectionsError;
-use wane::services::pull_stream::{PullStreamError, Refusal};
+use wane::services::pull_stream::{ArchiveError, PullStreamError, Refusal};
 use wane::services::sequences::SequencesError;
 use wane::store::StoreError;
 
@@ -47,6 +47,8 @@ pub enum Code {
     UnsupportedMediaType,
     RangeNotSatisfiable,
     Limited,
+    Elsewhere,
+    ArchiveDamaged,
     Unavailable,
     UnknownOutcome,
 }
@@ -108,6 +110,12 @@ impl Code {
                 "The range lies outside of it",
             ),
             Self::Limited => ("limited", StatusCode::TOO_MANY_REQUESTS, "A limit was reached"),
+            Self::Elsewhere => {
+                ("elsewhere", StatusCode::MISDIRECTED_REQUEST, "Another region serves this")
+            }
+            Self::ArchiveDamaged => {
+                ("archive_damaged", StatusCode::BAD_GATEWAY, "The archive is damaged")
+            }
             Self::Unavailable => (
                 "unavailable",
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -190,6 +198,12 @@ impl Problem {
     /// A limit, and when to try again.
     pub fn limited(detail: impl Into<String>, seconds: u64) -> Self {
         Self { retry_after: Some(seconds.max(1)), ..Self::new(Code::Limited, detail) }
+    }
+
+    /// Something that another region serves, which is named.
+    pub fn elsewhere(region: String) -> Self {
+        let detail = format!("ask in the region {region}, which serves the institution");
+        Self::new(Code::Elsewhere, detail).with("region", region)
     }
 
     /// The same problem with another member.
@@ -394,9 +408,27 @@ impl From<PullStreamError> for Problem {
                 tracing::error!(%error, "the audit of a pull stream is damaged");
                 return Self::new(Code::Unavailable, "the audit is damaged; tell the operator");
             }
+            PullStreamError::Absent { .. } => Code::Absent,
+            PullStreamError::Elsewhere { region } => return Self::elsewhere(region),
+            PullStreamError::Archive(error) => return error.into(),
             PullStreamError::Busy | PullStreamError::Contended | _ => Code::Unavailable,
         };
         Self::new(code, error.to_string())
+    }
+}
+
+impl From<ArchiveError> for Problem {
+    fn from(error: ArchiveError) -> Self {
+        tracing::error!(%error, "the archive of pull streams failed");
+        match error {
+            ArchiveError::Damaged { segment, .. } => {
+                let detail = format!("the segment {segment} is damaged; tell the operator");
+                Self::new(Code::ArchiveDamaged, detail)
+            }
+            ArchiveError::Unavailable { .. } | _ => {
+                Self::new(Code::Unavailable, "the archive does not answer; try again")
+            }
+        }
     }
 }
 

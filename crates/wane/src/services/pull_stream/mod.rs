@@ -178,6 +178,18 @@ pub enum PullStreamError {
     #[error("row {row} of the audit: {reason}")]
     BrokenChain { row: u64, reason: String },
 
+    /// There is no such thing. Nothing was changed.
+    #[error("{what}")]
+    Absent { what: &'static str },
+
+    /// Another region serves the institution. Nothing was done; ask there.
+    #[error("the institution is served in the region {region}; ask there")]
+    Elsewhere { region: String },
+
+    /// The archive failed.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+
     /// The store failed. After [`StoreError::Unknown`] a reader asks again with the same token and is
     /// told what became of it; a producer's messages may be in the log, all or the first of them.
     #[error(transparent)]

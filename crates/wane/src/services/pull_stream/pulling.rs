@@ -292,6 +292,7 @@ impl<S: Store> PullStream<S> {
             thread: None,
             messages: 0,
             unnoted: 0,
+            reason: None,
             used,
             issued: None,
         }
@@ -328,6 +329,9 @@ fn is_passing(error: &PullStreamError) -> bool {
         }
         PullStreamError::Invalid { .. }
         | PullStreamError::Refused(_)
+        | PullStreamError::Absent { .. }
+        | PullStreamError::Elsewhere { .. }
+        | PullStreamError::Archive(_)
         | PullStreamError::BrokenChain { .. } => false,
     }
 }

@@ -420,8 +420,13 @@ impl Drop for Draining {
 fn again(error: &PullStreamError) -> PullStreamError {
     match error {
         PullStreamError::Store(error) => PullStreamError::Store(store_error_again(error)),
+        PullStreamError::Elsewhere { region } => {
+            PullStreamError::Elsewhere { region: region.clone() }
+        }
         PullStreamError::Invalid { .. }
         | PullStreamError::Refused(_)
+        | PullStreamError::Absent { .. }
+        | PullStreamError::Archive(_)
         | PullStreamError::Busy
         | PullStreamError::Contended
         | PullStreamError::BrokenChain { .. } => PullStreamError::Contended,

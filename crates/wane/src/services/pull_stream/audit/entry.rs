@@ -20,6 +20,18 @@ pub enum Action {
     Expire,
     /// The policy of an institution was set.
     Policy,
+    /// Messages were put under a legal hold.
+    Hold,
+    /// A legal hold was ended.
+    Release,
+    /// A replay was asked for, or read from.
+    Replay,
+    /// Messages were copied to the archive.
+    Archive,
+    /// It was said which regions serve the institution.
+    Region,
+    /// The other region took over.
+    Failover,
 }
 
 /// What came of it.
@@ -49,6 +61,14 @@ pub enum Verdict {
     TooManyReaders,
     /// The slot was given back before.
     Gone,
+    /// There is nothing of that name, or nothing in that range.
+    Absent,
+    /// What was asked for breaks a rule.
+    Invalid,
+    /// Another region serves the institution.
+    Elsewhere,
+    /// It was begun and failed.
+    Failed,
 }
 
 /// An entry of the audit.
@@ -73,6 +93,9 @@ pub struct AuditEntry {
     /// second.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unnoted: u64,
+    /// Why, in the words of who asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// The hash of the token that was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::services::pull_stream) used: Option<TokenHash>,

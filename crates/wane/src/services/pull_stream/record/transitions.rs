@@ -259,6 +259,7 @@ impl State {
             thread: Some(presented.thread),
             messages: 0,
             unnoted: 0,
+            reason: None,
             used: presented.hash,
             issued: None,
         });
@@ -331,6 +332,7 @@ impl State {
             thread: Some(own as u8),
             messages: messages_in(&slot.in_flight) as u64,
             unnoted: 0,
+            reason: None,
             used: slot.token_hash,
             issued: None,
         });
@@ -433,6 +435,7 @@ impl State {
             thread: Some(used.presented.thread),
             messages: messages_in(&slot.in_flight) as u64,
             unnoted: 0,
+            reason: None,
             used: used.presented.hash,
             issued: slot.token_hash,
         });
