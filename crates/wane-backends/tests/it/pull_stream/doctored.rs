@@ -53,7 +53,8 @@ impl Told {
     /// Whether the row is acknowledged and forgotten.
     fn forgets(&self, key: &Key) -> bool {
         let Lie::ForgetsRows(one_in) = self.lie() else { return false };
-        let is_row = Keyspace::of(key.partition()) == Some(Keyspace::PullStreamLog);
+        let is_log = Keyspace::of(key.partition()) == Some(Keyspace::PullStreamLog);
+        let is_row = is_log && !key.clustering().is_empty();
         is_row && self.rows.fetch_add(1, Ordering::SeqCst) % one_in == one_in - 1
     }
 }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::row::{self, SealedRow, WriteId};
-use super::{Place, Tail, tail_key};
+use super::{Place, ROWS_PER_RANGE, Tail, tail_key, times};
 use crate::services::pull_stream::budget::Share;
 use crate::services::pull_stream::core::Core;
 use crate::services::pull_stream::lines::Attended;
@@ -30,7 +30,7 @@ use crate::services::pull_stream::policy::SHORT_RETENTION;
 use crate::services::pull_stream::record::State;
 use crate::services::pull_stream::resource_id::ResourceId;
 use crate::services::pull_stream::{PullStreamError, store_error_again};
-use crate::store::{Life, Outcome, Remaining, Store, StoreError, Ttl, Write};
+use crate::store::{Life, Outcome, Remaining, Store, StoreError, Timestamp, Ttl, Write};
 
 /// How often the tail is raised, and how long the task rests before it ends.
 const RAISE_EVERY: Duration = Duration::from_secs(1);
@@ -209,6 +209,9 @@ impl<S: Store> Log<'_, S> {
                     if is_short {
                         self.raise().await;
                     }
+                    if end.next.is_multiple_of(ROWS_PER_RANGE) {
+                        self.note_time(end.next, row.at()).await;
+                    }
                     if took > NONE_EXPIRES_FOR.min(life / 2) {
                         self.check_reach(end.next).await.map_err(|e| half_done(e.into()))?;
                     }
@@ -222,6 +225,11 @@ impl<S: Store> Log<'_, S> {
             }
         }
         Err(PullStreamError::Contended)
+    }
+
+    /// Notes when a range began. Failing is no harm: rows are looked for from further back.
+    async fn note_time(&self, row: u64, at: Timestamp) {
+        drop(times::note(&self.core.store, self.place, row, at).await);
     }
 
     /// Inserts the row at this place, or finds it used.

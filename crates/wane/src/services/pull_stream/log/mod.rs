@@ -9,15 +9,19 @@
 //! - No message is put below `head`, where nobody would look for it: see `appending`.
 //!
 //! Flow: `appending` seals what comes in and inserts it, `row` is what a row looks like, `window`
-//! reads what comes next for `record`, `tail` says where the log ends once rows expire.
+//! reads what comes next for `record`, `tail` says where the log ends once rows expire; `span` reads
+//! the rows of a time, which `times` finds.
 
 mod appending;
 mod row;
+mod span;
 mod tail;
+mod times;
 mod window;
 
 pub(super) use appending::{Ingest, attend};
 pub(super) use row::SealedRow;
+pub(super) use span::{Span, SpanRow};
 pub(super) use tail::{Tail, tail_key};
 pub(super) use window::{Demand, Window, first_rows, read_rows};
 

@@ -224,7 +224,8 @@ pub(in super::super) async fn read_rows<S: Store>(
     Ok(found)
 }
 
-fn sequence(key: &Key) -> Result<u64, StoreError> {
+/// The number of a row.
+pub(super) fn sequence(key: &Key) -> Result<u64, StoreError> {
     let number = key.clustering().try_into().map(u64::from_be_bytes);
     number.ok().filter(|number| *number < COUNT_LIMIT).ok_or_else(|| StoreError::Corrupt {
         key: key.clone(),
