@@ -188,8 +188,9 @@ impl GuessLimiter {
             Guesser::Person(person) => Whose::Person(app, person),
             Guesser::Known => return Ok(Attempt { books: Arc::clone(&self.books), charge: None }),
         };
-        let (now, life) = (self.clock.monotonic(), self.settings.life);
         let mut books = self.books.lock();
+        // Looked at in turn, so that no attempt seems to come before one that is in the books.
+        let (now, life) = (self.clock.monotonic(), self.settings.life);
         books.forget(now, life);
         let own = books.of(whose);
         if own.iter().any(|charge| charge.code == code && now < charge.at + SAME_ATTEMPT) {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::*;
-use crate::clock::{Clock as _, ManualClock};
+use crate::clock::{Clock as _, ManualClock, SystemClock};
 
 const APP: ClusterAppId = ClusterAppId(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -235,4 +235,22 @@ fn successes_stretch_nobodys_wait() {
         limiter.admit(address(5_000), APP, code(1)).expect("it may").forgive();
     }
     assert!(limiter.admit(address(6_000), APP, code(2)).is_ok(), "at once");
+}
+
+/// A trap: the time was looked at before the books, and who came second seemed to be too early.
+#[test]
+fn attempts_at_the_same_moment_refuse_nobody() {
+    let limiter = GuessLimiter::new(GuessSettings::default(), SystemClock::shared());
+    std::thread::scope(|threads| {
+        for thread in 0..4 {
+            let limiter = &limiter;
+            threads.spawn(move || {
+                for number in 0..50_000_u64 {
+                    let number = number * 4 + thread;
+                    let attempt = limiter.admit(address(number as u32), APP, code(number));
+                    attempt.expect("nobody has missed").forgive();
+                }
+            });
+        }
+    });
 }
