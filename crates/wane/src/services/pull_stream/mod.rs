@@ -53,14 +53,15 @@
 //!
 //! Flow: `ingest` seals messages into the `log`; `pulling` checks a token, lets the call wait in
 //! `lines` for a round, and parks it in `parking` where there is nothing; `rounds` commits what
-//! `record` makes of gathered calls; `audit` keeps what happened. `body` is what readers are sent.
-//! Not here: HTTP, certificates, where keys come from, archives and regions.
+//! `record` makes of gathered calls; `audit` keeps what happened. `body` is what readers are sent;
+//! `holds` keeps messages beyond their retention. Not here: HTTP, certificates, where keys come from.
 
 mod archive;
 mod audit;
 mod body;
 mod budget;
 mod core;
+mod holds;
 mod ispb;
 mod keys;
 mod lines;
@@ -83,6 +84,7 @@ mod token_view;
 pub use archive::{Archive, ArchiveError, ArchiveFuture, SegmentName};
 pub use audit::{Action, AuditCheck, AuditEntry, AuditPage, Chain, Verdict};
 pub use body::{Body, Delivered, Delivery, Gzip, XML};
+pub use holds::{Hold, HoldId, HoldState};
 pub use ispb::Ispb;
 pub use keys::{KeySource, StaticKeys, TokenKey, TokenKeys};
 pub use message::{Batch, MAX_BATCH, MAX_MESSAGE, Message};

@@ -9,6 +9,7 @@ mod blundering;
 mod costs;
 mod faults;
 mod holding;
+mod holds;
 mod invariants;
 mod keeping;
 mod metered;

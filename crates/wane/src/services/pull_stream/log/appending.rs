@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::row::{self, SealedRow, WriteId};
-use super::{Place, ROWS_PER_RANGE, Tail, tail_key, times};
+use super::{Place, ROWS_PER_RANGE, Tail, end, times};
 use crate::services::pull_stream::budget::Share;
 use crate::services::pull_stream::core::Core;
 use crate::services::pull_stream::lines::Attended;
@@ -30,7 +30,7 @@ use crate::services::pull_stream::policy::SHORT_RETENTION;
 use crate::services::pull_stream::record::State;
 use crate::services::pull_stream::resource_id::ResourceId;
 use crate::services::pull_stream::{PullStreamError, store_error_again};
-use crate::store::{Life, Outcome, Remaining, Store, StoreError, Timestamp, Ttl, Write};
+use crate::store::{Life, Outcome, Store, StoreError, Timestamp, Ttl, Write};
 
 /// How often the tail is raised, and how long the task rests before it ends.
 const RAISE_EVERY: Duration = Duration::from_secs(1);
@@ -219,7 +219,8 @@ impl<S: Store> Log<'_, S> {
                 }
                 Inserted::Taken if tried < 2 => self.end = Some(End { next: end.next + 1, ..end }),
                 Inserted::Taken => {
-                    let next = self.first_free_after(end.next).await?;
+                    let next =
+                        end::first_free_after(&self.core.store, self.place, end.next).await?;
                     self.end = Some(End { next, ..end });
                 }
             }
@@ -273,15 +274,8 @@ impl<S: Store> Log<'_, S> {
         if let Some(end) = self.end.filter(|end| !is_short && now < end.learned_at + KNOWN_FOR) {
             return Ok(end);
         }
-        let keys = [tail_key(self.place)?, self.place.state_key("state")?];
-        let records = self.core.store.get_batch(&keys).await?;
-        let mut next = self.end.map_or(0, |end| end.next);
-        if let Some(Some(record)) = records.first() {
-            next = next.max(Tail::read(&keys[0], &record.value)?.0);
-        }
-        if let Some(Some(record)) = records.get(1) {
-            next = next.max(State::read(&keys[1], &record.value)?.first_unclaimed_row());
-        }
+        let noted = end::known_end(&self.core.store, self.place).await?;
+        let next = self.end.map_or(noted, |end| end.next.max(noted));
         let end = End { next, learned_at: now };
         self.end = Some(end);
         Ok(end)
@@ -298,30 +292,6 @@ impl<S: Store> Log<'_, S> {
         }
         let source = "it took so long that its place may have been used and passed before".into();
         Err(StoreError::Unknown { backend: "pull_stream", source })
-    }
-
-    /// A free place after one that is used: other nodes have appended much. Their rows are not read.
-    async fn first_free_after(&self, used: u64) -> Result<u64, StoreError> {
-        let (mut used, mut step) = (used, 1);
-        while self.is_used(used + step).await? {
-            used += step;
-            step *= 2;
-        }
-        let mut free = used + step;
-        while free - used > 1 {
-            let middle = used + (free - used) / 2;
-            if self.is_used(middle).await? {
-                used = middle;
-            } else {
-                free = middle;
-            }
-        }
-        Ok(free)
-    }
-
-    async fn is_used(&self, row: u64) -> Result<bool, StoreError> {
-        let left = self.core.store.query_ttl(&self.place.row_key(row)?).await?;
-        Ok(left != Remaining::Absent)
     }
 
     async fn raise_if_due(&mut self) {

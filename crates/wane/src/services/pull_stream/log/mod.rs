@@ -9,10 +9,11 @@
 //! - No message is put below `head`, where nobody would look for it: see `appending`.
 //!
 //! Flow: `appending` seals what comes in and inserts it, `row` is what a row looks like, `window`
-//! reads what comes next for `record`, `tail` says where the log ends once rows expire; `span` reads
-//! the rows of a time, which `times` finds.
+//! reads what comes next for `record`, `tail` says where the log ends once rows expire and `end` finds
+//! it; `span` reads the rows of a time, which `times` finds.
 
 mod appending;
+mod end;
 mod row;
 mod span;
 mod tail;
@@ -20,9 +21,11 @@ mod times;
 mod window;
 
 pub(super) use appending::{Ingest, attend};
+pub(super) use end::log_end;
 pub(super) use row::SealedRow;
-pub(super) use span::{Span, SpanRow};
+pub(super) use span::Span;
 pub(super) use tail::{Tail, tail_key};
+pub(super) use times::MARGIN;
 pub(super) use window::{Demand, Window, first_rows, read_rows};
 
 use super::Ispb;
@@ -56,6 +59,14 @@ impl Place<'_> {
 
     pub(super) fn row_key(&self, row: u64) -> Result<Key, StoreError> {
         let partition = self.log_partition(range_of_row(row))?;
+        Key::new(partition.as_bytes(), &row.to_be_bytes())
+    }
+
+    /// What is known of a row that is under a hold.
+    pub(super) fn mark_key(&self, row: u64) -> Result<Key, StoreError> {
+        let range = range_of_row(row).to_be_bytes();
+        let marks = [&self.bytes()[..], b"m", &range].concat();
+        let partition = Keyspace::PullStreamState.partition(&marks)?;
         Key::new(partition.as_bytes(), &row.to_be_bytes())
     }
 

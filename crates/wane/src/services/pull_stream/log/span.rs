@@ -45,7 +45,7 @@ impl Span {
 
     /// The same from a row on, where that is further.
     #[must_use]
-    pub(in super::super) fn from_row(self, row: u64) -> Self {
+    pub(in super::super) fn not_before(self, row: u64) -> Self {
         Self { next: self.next.max(row), ..self }
     }
 

@@ -13,7 +13,7 @@ use super::{Place, range_of_row};
 use crate::store::{Key, Life, Store, StoreError, Timestamp, Value, Write};
 
 /// How far the clocks of nodes may be apart, and more.
-pub(super) const MARGIN: Duration = Duration::from_secs(60);
+pub(in super::super) const MARGIN: Duration = Duration::from_secs(60);
 
 /// How many ranges are asked for at a time where records are missing.
 const TOGETHER: u64 = 16;
