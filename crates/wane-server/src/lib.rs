@@ -24,6 +24,7 @@ pub mod qr;
 pub mod serve;
 pub mod settings;
 pub mod shutdown;
+mod stream_holds;
 mod stream_keys;
 pub mod telemetry;
 pub mod wiring;

@@ -28,6 +28,7 @@ use crate::http::{
 use crate::listen::Connections;
 use crate::settings::{Settings, Storage};
 use crate::shutdown::Closing;
+use crate::stream_holds;
 use crate::stream_keys::{self, StreamKeysError};
 
 /// Observation is next to the backend, to time it alone; a merged read of many buckets is one call
@@ -190,7 +191,7 @@ impl Services {
         let device_auth = device_auth_settings(settings)?;
         let device_auth = DeviceAuth::new(cached.uncached(), Arc::clone(&clock), key, device_auth);
         let pull_stream = pull_stream(settings, cached.uncached(), &clock, stream_keys)?;
-        Ok(Self(Arc::new(Parts {
+        let services = Arc::new(Parts {
             app_ttl,
             app_ttl_reads: AppTtl::new(cached.clone(), Arc::clone(&clock)),
             apps: Apps::new(store.clone(), Arc::clone(&clock)),
@@ -214,8 +215,10 @@ impl Services {
             is_shared,
             backend: name,
             connections: OnceLock::new(),
-            clock,
-        })))
+            clock: Arc::clone(&clock),
+        });
+        tokio::spawn(stream_holds::keep(Arc::downgrade(&services), clock));
+        Ok(Self(services))
     }
 
     /// Begins a backup of the whole store.

@@ -157,6 +157,12 @@ impl Admin {
         Ok(Backup { client: self.0.clone(), body })
     }
 
+    /// The same, for calls that take their time.
+    pub(super) fn with_patience(&self, patience: Duration) -> Self {
+        let deadline = self.0.deadline.max(patience);
+        Self(self.0.clone().with_deadline(deadline))
+    }
+
     async fn new_key(&self, path: &str, body: Json) -> Result<Secret, ClientError> {
         let answer = self.write(Method::POST, path, Some(body)).await?;
         answer.read_as(|form: KeyForm| Ok(form.key.into()))

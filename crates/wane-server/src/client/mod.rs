@@ -11,7 +11,7 @@
 //!
 //! ```text
 //! app_ttl, batch, watch, elections, sequences, blobs, devices, streams, admin,
-//! oauth_clients -> exchange (deadline, bounds, what an answer means) -> wire (TCP, TLS)
+//! oauth_clients, holds -> exchange (deadline, bounds, what an answer means) -> wire (TCP, TLS)
 //! ```
 //!
 //! Not here: where the address and the key come from. That is `cli::connection`.
@@ -25,6 +25,7 @@ mod elections;
 mod error;
 mod events;
 mod exchange;
+mod holds;
 mod oauth_clients;
 mod outgoing;
 mod secret;
@@ -46,6 +47,7 @@ pub use devices::{
 };
 pub use elections::{ElectionWatch, Elections, Seat};
 pub use error::{ClientError, Current, EndpointError};
+pub use holds::{ListedHold, PlacedHold};
 pub use oauth_clients::{ListedClient, ListedClients, NewOAuthClient, RegisteredClient};
 pub use outgoing::Source;
 pub use secret::Secret;

@@ -62,7 +62,7 @@ use self::device_auth::{
 use self::device_page::operator;
 use self::front::Fronted;
 use self::limiters::Counted;
-use self::pull_stream::operator as streams;
+use self::pull_stream::{holds, operator as streams};
 use crate::wiring::Services;
 
 const READ: Access = Access::App(Scope::Read);
@@ -241,6 +241,9 @@ pub fn admin_routes() -> Vec<Route> {
         route!(GET "/api/v1/admin/streams/{ispb}", ADMIN, streams::status),
         route!(GET "/api/v1/admin/policies/{ispb}", ADMIN, streams::show_policy),
         route!(PUT "/api/v1/admin/policies/{ispb}", ADMIN, streams::set_policy),
+        route!(POST "/api/v1/admin/holds", ADMIN, holds::place_hold),
+        route!(GET "/api/v1/admin/holds", ADMIN, holds::list_holds),
+        route!(DELETE "/api/v1/admin/holds/{holdId}", ADMIN, holds::release_hold),
     ]
 }
 

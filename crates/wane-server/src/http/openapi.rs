@@ -16,7 +16,7 @@ use super::device_auth::{
 };
 use super::device_page::operator;
 use super::problem::ProblemBody;
-use super::pull_stream::operator as streams;
+use super::pull_stream::{holds, operator as streams};
 use super::{admin, app_ttl, elections, health, pull_stream, sequences};
 
 #[derive(OpenApi)]
@@ -40,6 +40,7 @@ use super::{admin, app_ttl, elections, health, pull_stream, sequences};
         operator::set_sign_in, operator::show_sign_in, operator::remove_sign_in,
         pull_stream::ingest, pull_stream::start, pull_stream::next, pull_stream::end,
         streams::status, streams::show_policy, streams::set_policy,
+        holds::place_hold, holds::list_holds, holds::release_hold,
     ),
     components(schemas(ProblemBody, RefusedBody, ContestedBody, OAuthErrorBody)),
     modifiers(&Bearer, &Names),

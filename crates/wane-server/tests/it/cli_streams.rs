@@ -452,3 +452,34 @@ async fn a_certificate_opens_the_stream_of_its_institution() {
     let (code, out, err) = pull("", ISPB);
     assert_eq!((code, &*out), (0, "<one/>\n"), "{err}");
 }
+
+/// What an operator types about holds, and what is printed.
+#[test]
+fn holds_are_placed_listed_and_released() {
+    let server = Server::with(&[&["--storage", "mem"], &BRISK[..]].concat());
+    let desk = Desk::at(&server);
+    desk.push(&[("a.xml", b"<a/>")], &[]);
+    let operator = |words: &[&str]| {
+        let mut command = wane();
+        command.arg("stream").args(words).env("WANE_ADMIN_URL", &desk.admin_url);
+        told(&command.env("WANE_DATA", &desk.data).output().unwrap())
+    };
+    let whose = ["--ispb", ISPB];
+    let far = "9000000000000";
+    let hold = ["hold", "--from", "0", "--to", far, "--reason", "case 17"];
+    let (code, out, err) = operator(&[&hold, &whose[..]].concat());
+    assert_eq!(code, 0, "{err}");
+    let id = out.lines().next().unwrap().split_whitespace().nth(1).unwrap().to_owned();
+    assert!(id.starts_with("00000208-") && out.contains("rows  1"), "{out}");
+    let (_, listed, _) = operator(&[&["holds"], &whose[..]].concat());
+    assert!(listed.contains(&id) && listed.contains("case 17"), "{listed}");
+    let (_, listed, _) = operator(&[&["holds", "--json"], &whose[..]].concat());
+    assert_eq!(serde_json::from_str::<Json>(&listed).unwrap()["holdId"], id);
+    assert_eq!(operator(&["release", &id]), (0, String::new(), String::new()));
+    let (code, _, err) = operator(&["release", &id]);
+    assert_eq!(code, 4, "{err}");
+    assert_eq!(operator(&[&["holds"], &whose[..]].concat()).1, "");
+    let inverted = ["hold", "--from", "2", "--to", "1", "--reason", "case 17"];
+    let (code, _, err) = operator(&[&inverted, &whose[..]].concat());
+    assert_eq!(code, 2, "{err}");
+}

@@ -9,6 +9,7 @@
 mod account;
 mod controls;
 mod doctored;
+mod holds;
 mod network;
 mod readers;
 mod run;

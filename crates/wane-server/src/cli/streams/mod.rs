@@ -1,12 +1,13 @@
 //! `wane stream`: messages to institutions, and out of their streams until they are kept.
 //!
 //! `push` sends files. `pull` reads a stream: what came is kept first (see `sink`) and acknowledged
-//! then, by asking for more (see `pull`). `status` and `credential` are the operator's.
+//! then, by asking for more (see `pull`). `status`, `credential` and holds are the operator's.
 //!
 //! Reading and writing files blocks the thread, which has nothing else to do.
 
 mod error;
 mod exec;
+mod holds;
 mod message_directory;
 mod pull;
 mod push;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use wane::services::apps::Scope;
-use wane::services::pull_stream::{Ispb, StreamStatus};
+use wane::services::pull_stream::{HoldId, Ispb, StreamStatus};
 
 use super::app::print_key;
 use super::connection::{DataFlag, StreamParty};
@@ -43,7 +44,11 @@ impl StreamArguments {
         match self.command {
             StreamCommand::Push(_) => Some(StreamParty::Producer),
             StreamCommand::Pull(_) => Some(StreamParty::Reader),
-            StreamCommand::Status(_) | StreamCommand::Credential { .. } => None,
+            StreamCommand::Status(_)
+            | StreamCommand::Credential { .. }
+            | StreamCommand::Hold(_)
+            | StreamCommand::Holds(_)
+            | StreamCommand::Release { .. } => None,
         }
     }
 }
@@ -62,6 +67,16 @@ enum StreamCommand {
         /// The institution that reads its stream with it: eight digits
         #[arg(long, value_name = "N")]
         ispb: Option<Ispb>,
+    },
+    /// Keep the messages of a time, whatever their retention, until they are released (for
+    /// operators)
+    Hold(holds::HoldArguments),
+    /// List the holds of an institution (for operators)
+    Holds(IspbFlag),
+    /// End a hold: its messages have what is left of their retention again (for operators)
+    Release {
+        /// The id that `hold` printed
+        hold: HoldId,
     },
 }
 
@@ -99,6 +114,13 @@ pub(super) async fn run(
             let ispb = ispb.as_ref().map(Ispb::as_str);
             print_key(&place.client.admin().add_credential(&[scope], ispb).await?, output)
         }
+        StreamCommand::Hold(arguments) => {
+            holds::place(&arguments, &place.client.admin(), output).await
+        }
+        StreamCommand::Holds(IspbFlag { ispb }) => {
+            holds::list(ispb, &place.client.admin(), output).await
+        }
+        StreamCommand::Release { hold } => holds::release(&hold, &place.client.admin()).await,
     }
 }
 

@@ -2,13 +2,14 @@
 //! institutions pull them in batches and acknowledge a batch by asking for the next one.
 //!
 //! `arriving` reads what producers send, `form` what readers want it in, `delivering` writes what
-//! they are sent; `counted` is what operators see of it, `operator` what they ask and set. Rules of
-//! the stream itself are in `wane::services::pull_stream`.
+//! they are sent; `counted` is what operators see of it, `operator` what they ask and set, `holds` what
+//! they keep. Rules of the stream itself are in `wane::services::pull_stream`.
 
 mod arriving;
 mod counted;
 mod delivering;
 mod form;
+pub(super) mod holds;
 mod multipart;
 pub(super) mod operator;
 

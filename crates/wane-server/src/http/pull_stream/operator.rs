@@ -121,9 +121,13 @@ pub(in crate::http) async fn set_policy(
         let reason = format!("give 1 to {MAX_READERS}");
         policy.max_readers = legal.ok_or_else(|| Problem::invalid("maxReaders", reason))?;
     }
-    let operator = Client::new(&format!("key {}", credential.id()))?;
-    services.pull_stream.set_policy(ispb, policy, &operator).await?;
+    services.pull_stream.set_policy(ispb, policy, &operator(&credential)?).await?;
     Ok(Json(policy.into()))
+}
+
+/// Whoever asks, as the audit tells it.
+pub(super) fn operator(credential: &Credential) -> Result<Client, Problem> {
+    Ok(Client::new(&format!("key {}", credential.id()))?)
 }
 
 fn institution(LastSegment(segment): &LastSegment) -> Result<Ispb, Problem> {

@@ -12,12 +12,15 @@ const RETENTION: u64 = 3_600;
 
 /// A log of ten rows, one every ten seconds, and when each came in.
 async fn log<S: Store>(setup: &Setup, node: &PullStream<S>) -> Vec<Timestamp> {
-    let policy = Policy { retention: Ttl::from_secs(RETENTION).unwrap(), max_readers: 6 };
-    node.set_policy(ispb(), policy, &Client::default()).await.unwrap();
+    let policy = Policy {
+        retention: Ttl::from_secs(RETENTION).expect("nothing fails here"),
+        max_readers: 6,
+    };
+    node.set_policy(ispb(), policy, &Client::default()).await.expect("nothing fails here");
     let mut times = Vec::new();
     for number in 0..10 {
         times.push(setup.machine.clock().now());
-        node.ingest(ispb(), batch([number])).await.unwrap();
+        node.ingest(ispb(), batch([number])).await.expect("nothing fails here");
         true_sleep(SECOND * 10).await;
         setup.store_clock.advance(SECOND * 10);
     }
@@ -42,7 +45,7 @@ async fn kept(setup: &Setup) -> Kept {
     let mut kept = Kept::default();
     let mut next = None;
     loop {
-        let page = setup.store.scan(next, PageLimit::MAX).await.unwrap();
+        let page = setup.store.scan(next, PageLimit::MAX).await.expect("nothing fails here");
         for row in page.rows {
             let clustering = row.key.clustering();
             let number = <[u8; 8]>::try_from(clustering).map(u64::from_be_bytes);
@@ -69,7 +72,7 @@ fn rows(rows: Range<u64>) -> Vec<u64> {
 }
 
 async fn hold<S: Store>(node: &PullStream<S>, times: Range<Timestamp>) -> Hold {
-    node.hold(ispb(), times, "case 17", &Client::default()).await.unwrap()
+    node.hold(ispb(), times, "case 17", &Client::default()).await.expect("nothing fails here")
 }
 
 #[tokio::test(start_paused = true)]
@@ -83,15 +86,19 @@ async fn what_is_held_outlives_its_retention_and_goes_when_it_is_let_go() {
     let stays = Kept { endless: rows(3..6), marks: 3, ..Kept::default() };
     assert_eq!(kept(&setup).await, stays, "the others are gone");
     let other = setup.node();
-    assert_eq!(other.keep_holds().await.unwrap(), 1, "it was not settled: its time is just over");
+    assert_eq!(
+        other.keep_holds().await.expect("nothing fails here"),
+        1,
+        "it was not settled: its time is just over"
+    );
     true_sleep(SECOND * 120).await;
-    other.keep_holds().await.unwrap();
-    let placed = other.holds(ispb()).await.unwrap();
+    other.keep_holds().await.expect("nothing fails here");
+    let placed = other.holds(ispb()).await.expect("nothing fails here");
     assert_eq!((&placed[0].id, placed[0].state), (&held.id, HoldState::Placed));
-    assert_eq!(other.keep_holds().await.unwrap(), 0);
-    other.release(&held.id, &Client::default()).await.unwrap();
+    assert_eq!(other.keep_holds().await.expect("nothing fails here"), 0);
+    other.release(&held.id, &Client::default()).await.expect("nothing fails here");
     assert_eq!(kept(&setup).await, Kept::default());
-    assert_eq!(node.holds(ispb()).await.unwrap(), []);
+    assert_eq!(node.holds(ispb()).await.expect("nothing fails here"), []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,7 +108,7 @@ async fn what_is_let_go_early_has_what_is_left_of_its_retention() {
     let times = log(&setup, &node).await;
     let held = hold(&node, of(&times, 0..10)).await;
     setup.store_clock.advance(SECOND * 1_000);
-    node.release(&held.id, &Client::default()).await.unwrap();
+    node.release(&held.id, &Client::default()).await.expect("nothing fails here");
     assert_eq!(kept(&setup).await, Kept { ending: rows(0..10), ..Kept::default() });
     // Row 0 came in 1,100 s ago, row 9 1,010 s ago.
     setup.store_clock.advance(SECOND * (RETENTION as u32 - 1_051));
@@ -118,11 +125,13 @@ async fn a_row_under_several_holds_goes_with_the_last_of_them() {
         let times = log(&setup, &node).await;
         let holds = [hold(&node, of(&times, 0..6)).await, hold(&node, of(&times, 4..10)).await];
         setup.store_clock.advance(SECOND * 2 * RETENTION as u32);
-        node.release(&holds[first_to_go].id, &Client::default()).await.unwrap();
+        node.release(&holds[first_to_go].id, &Client::default()).await.expect("nothing fails here");
         let left = if first_to_go == 0 { rows(4..10) } else { rows(0..6) };
         let marks = left.len();
         assert_eq!(kept(&setup).await, Kept { endless: left, marks, ..Kept::default() });
-        node.release(&holds[1 - first_to_go].id, &Client::default()).await.unwrap();
+        node.release(&holds[1 - first_to_go].id, &Client::default())
+            .await
+            .expect("nothing fails here");
         assert_eq!(kept(&setup).await, Kept::default());
     }
 }
@@ -136,15 +145,15 @@ async fn what_comes_in_later_is_held_if_the_hold_covers_it() {
     let held = hold(&node, times[5]..to).await;
     assert_eq!((held.rows, held.state), (5, HoldState::Placing));
     for number in 10..20 {
-        node.ingest(ispb(), batch([number])).await.unwrap();
+        node.ingest(ispb(), batch([number])).await.expect("nothing fails here");
     }
     let other = setup.node();
-    other.keep_holds().await.unwrap();
-    assert_eq!(other.holds(ispb()).await.unwrap()[0].rows, 15);
+    other.keep_holds().await.expect("nothing fails here");
+    assert_eq!(other.holds(ispb()).await.expect("nothing fails here")[0].rows, 15);
     true_sleep(SECOND * 700).await;
-    node.ingest(ispb(), batch([20])).await.unwrap();
-    other.keep_holds().await.unwrap();
-    let settled = other.holds(ispb()).await.unwrap();
+    node.ingest(ispb(), batch([20])).await.expect("nothing fails here");
+    other.keep_holds().await.expect("nothing fails here");
+    let settled = other.holds(ispb()).await.expect("nothing fails here");
     assert_eq!((settled[0].rows, settled[0].state), (15, HoldState::Placed));
     setup.store_clock.advance(SECOND * 2 * RETENTION as u32);
     assert_eq!(kept(&setup).await.endless, rows(5..20));
@@ -156,12 +165,15 @@ async fn a_hold_changes_nothing_for_readers() {
     let setup = setup();
     let node = setup.node();
     let times = log(&setup, &node).await;
-    let first = node.start(ispb(), &many()).await.unwrap();
-    let second = node.next(ispb(), &first.next, &many()).await.unwrap();
+    let first = node.start(ispb(), &many()).await.expect("nothing fails here");
+    let second = node.next(ispb(), &first.next, &many()).await.expect("nothing fails here");
     let held = hold(&node, of(&times, 0..10)).await;
-    assert_eq!(node.next(ispb(), &first.next, &many()).await.unwrap(), second);
-    node.release(&held.id, &Client::default()).await.unwrap();
-    assert_eq!(setup.node().next(ispb(), &first.next, &many()).await.unwrap(), second);
+    assert_eq!(node.next(ispb(), &first.next, &many()).await.expect("nothing fails here"), second);
+    node.release(&held.id, &Client::default()).await.expect("nothing fails here");
+    assert_eq!(
+        setup.node().next(ispb(), &first.next, &many()).await.expect("nothing fails here"),
+        second
+    );
 }
 
 /// Whatever call of a placing or a releasing fails, is lost or never returns: who comes after completes
@@ -202,8 +214,8 @@ async fn completes(trip: Trip) -> bool {
     let calls = store.calls();
     store.set(Trip::Nothing);
     let other = setup.node();
-    other.keep_holds().await.unwrap();
-    let holds = other.holds(ispb()).await.unwrap();
+    other.keep_holds().await.expect("nothing fails here");
+    let holds = other.holds(ispb()).await.expect("nothing fails here");
     let second = holds.iter().find(|hold| hold.id != standing.id).cloned();
     let expected = if second.is_some() { rows(0..8) } else { rows(0..4) };
     assert_eq!(kept(&setup).await.endless, expected, "{trip:?}");
@@ -214,16 +226,21 @@ async fn completes(trip: Trip) -> bool {
     store.set(trip);
     let released = within_a_minute(node.release(&third.id, &Client::default())).await;
     store.set(Trip::Nothing);
-    other.keep_holds().await.unwrap();
-    let is_there = other.holds(ispb()).await.unwrap().iter().any(|hold| hold.id == third.id);
+    other.keep_holds().await.expect("nothing fails here");
+    let is_there = other
+        .holds(ispb())
+        .await
+        .expect("nothing fails here")
+        .iter()
+        .any(|hold| hold.id == third.id);
     assert!(!is_there || !matches!(released, Some(Ok(()))), "{trip:?}");
     if is_there {
         // It was not begun.
-        other.release(&third.id, &Client::default()).await.unwrap();
+        other.release(&third.id, &Client::default()).await.expect("nothing fails here");
     }
     assert_eq!(kept(&setup).await.endless, expected, "{trip:?}");
-    for hold in other.holds(ispb()).await.unwrap() {
-        other.release(&hold.id, &Client::default()).await.unwrap();
+    for hold in other.holds(ispb()).await.expect("nothing fails here") {
+        other.release(&hold.id, &Client::default()).await.expect("nothing fails here");
     }
     assert_eq!(kept(&setup).await, Kept { ending: rows(0..10), ..Kept::default() }, "{trip:?}");
     let at = match trip {
@@ -279,8 +296,8 @@ async fn operators_may_place_and_release_at_once() {
                 drop(nodes[0].release(&hold.id, &who).await);
             }
         }
-        nodes[0].keep_holds().await.unwrap();
-        let left = nodes[0].holds(ispb()).await.unwrap();
+        nodes[0].keep_holds().await.expect("nothing fails here");
+        let left = nodes[0].holds(ispb()).await.expect("nothing fails here");
         assert!(left.iter().all(|hold| hold.reason == "case 18"), "seed {seed}: {left:?}");
         assert!(new.is_err() || left.len() == 1, "seed {seed}: {new:?}");
         let held = if left.is_empty() { vec![] } else { rows(2..5) };
@@ -308,8 +325,8 @@ async fn with_careless_swaps_holds_go_wrong() {
         store.set(Trip::Nothing);
         wrong += usize::from(released.is_err() || placed.is_err());
         wrong += usize::from(kept(&setup).await.endless != rows(0..10));
-        for hold in node.holds(ispb()).await.unwrap() {
-            node.release(&hold.id, &who).await.unwrap();
+        for hold in node.holds(ispb()).await.expect("nothing fails here") {
+            node.release(&hold.id, &who).await.expect("nothing fails here");
         }
     }
     assert!(wrong > 0);
@@ -321,7 +338,7 @@ async fn what_is_asked_wrongly_is_refused_and_noted_and_changes_nothing() {
     let node = setup.node();
     let times = log(&setup, &node).await;
     let before = kept(&setup).await;
-    let who = Client::new("operator").unwrap();
+    let who = Client::new("operator").expect("nothing fails here");
     let inverted = times[5]..times[2];
     let empty = times[5]..times[5];
     for (times, reason, field) in [
@@ -337,13 +354,13 @@ async fn what_is_asked_wrongly_is_refused_and_noted_and_changes_nothing() {
             other => panic!("{reason:?}: {other:?}"),
         }
     }
-    let unknown = "00000208-0123456789abcdef".parse().unwrap();
+    let unknown = "00000208-0123456789abcdef".parse().expect("nothing fails here");
     let absent = node.release(&unknown, &who).await;
     assert!(matches!(absent, Err(PullStreamError::Absent { .. })), "{absent:?}");
     assert_eq!(kept(&setup).await, before);
     let held = hold(&node, of(&times, 0..2)).await;
-    node.release(&held.id, &who).await.unwrap();
-    let entries = node.audit(ispb(), Chain::Remarks, 0).await.unwrap().entries;
+    node.release(&held.id, &who).await.expect("nothing fails here");
+    let entries = node.audit(ispb(), Chain::Remarks, 0).await.expect("nothing fails here").entries;
     let told: Vec<_> = entries
         .iter()
         .filter(|entry| matches!(entry.action, Action::Hold | Action::Release))
@@ -354,7 +371,7 @@ async fn what_is_asked_wrongly_is_refused_and_noted_and_changes_nothing() {
     expected.push((Action::Hold, Verdict::Done, 2));
     expected.push((Action::Release, Verdict::Done, 0));
     assert_eq!(told, expected);
-    let last = entries.last().unwrap();
+    let last = entries.last().expect("nothing fails here");
     assert_eq!(last.reason.as_deref(), Some(&*format!("hold {}", held.id)));
 }
 
@@ -365,14 +382,14 @@ async fn a_damaged_mark_is_an_error() {
     let node = setup.node();
     let times = log(&setup, &node).await;
     let held = hold(&node, of(&times, 0..1)).await;
-    let page = setup.store.scan(None, PageLimit::MAX).await.unwrap();
+    let page = setup.store.scan(None, PageLimit::MAX).await.expect("nothing fails here");
     let is_mark = |row: &&wane::store::Row| {
         Keyspace::of(row.key.partition()) == Some(Keyspace::PullStreamState)
             && row.key.clustering().len() == 8
     };
-    let mark = page.rows.iter().find(is_mark).unwrap();
-    let damaged = Write::new(Value::new(&b"{"[..]).unwrap(), Life::Permanent);
-    drop(setup.store.put(&mark.key, damaged).await.unwrap());
+    let mark = page.rows.iter().find(is_mark).expect("nothing fails here");
+    let damaged = Write::new(Value::new(&b"{"[..]).expect("nothing fails here"), Life::Permanent);
+    drop(setup.store.put(&mark.key, damaged).await.expect("nothing fails here"));
     let released = node.release(&held.id, &Client::default()).await;
     assert!(matches!(released, Err(PullStreamError::Store(_))), "{released:?}");
     assert_eq!(kept(&setup).await.endless, rows(0..1));

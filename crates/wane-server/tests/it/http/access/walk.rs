@@ -150,6 +150,10 @@ const CALLS: &[(&str, &str, &str, u16)] = &[
     ("GET", "/api/v1/admin/streams/{ispb}", "", 200),
     ("GET", "/api/v1/admin/policies/{ispb}", "", 200),
     ("PUT", "/api/v1/admin/policies/{ispb}", r#"{"maxReaders":6}"#, 200),
+    ("POST", "/api/v1/admin/holds", r#"{"ispb":"{ispb}","from":0,"to":1,"reason":"case 17"}"#, 201),
+    ("GET", "/api/v1/admin/holds", "", 200),
+    // There is none of that name.
+    ("DELETE", "/api/v1/admin/holds/{holdId}", "", 404),
     // Pages for everybody, who is sent to the first one without a code, and forms that are none.
     ("GET", "/device", "", 200),
     ("GET", "/device/", "", 200),
@@ -211,10 +215,14 @@ pub(super) fn call(route: &Route, kind: &Kind) -> Call {
         .replace("{wsid}", "7")
         .replace("{ispb}", INSTITUTION)
         .replace("{token}", "e30.e30.e30")
+        .replace("{holdId}", &format!("{INSTITUTION}-0123456789abcdef"))
         .replace("{suuid}", &suuid);
     let path =
         path.replace("{deviceId}", &held.device).replace("{clientId}", &kind.target.client());
     let body = body.replace("{code}", &held.user_code).replace("{owner}", kind.target.owner);
+    let body = body.replace("{ispb}", INSTITUTION);
+    // What is listed by institution is listed of this one.
+    let path = if path.ends_with("/holds") { format!("{path}?ispb={INSTITUTION}") } else { path };
     let mut request = Request::new(method, &path).body(&body);
     request.headers.clone_from(&kind.headers);
     if is_tus {
@@ -343,7 +351,9 @@ impl Observer {
         let mut stream = self.admin.ask(&Request::new("GET", &stream).key(&self.admin_key)).json();
         // It grows by itself.
         stream["lagMillis"].take();
+        let holds = format!("/api/v1/admin/holds?ispb={INSTITUTION}");
+        let holds = self.admin.ask(&Request::new("GET", &holds).key(&self.admin_key)).body;
         let listings = cast.targets.iter().map(|target| target.listing(&mut self.main));
-        listings.chain([apps.body, stream.to_string()]).collect()
+        listings.chain([apps.body, stream.to_string(), holds]).collect()
     }
 }

@@ -11,6 +11,7 @@ mod bad_tokens;
 mod certificates;
 mod forms;
 mod holding;
+mod holds;
 mod invariants;
 mod operating;
 mod shared;

@@ -127,8 +127,8 @@ async fn rows_of<S: Store>(core: &Core<S>, hold: &Hold) -> Result<(Span, u64), S
 /// Puts rows under the hold; how many were there.
 async fn hold_all<S: Store>(core: &Core<S>, hold: &Hold, rows: &[u64]) -> Result<u64, StoreError> {
     let place = core.place(hold.id.ispb());
-    let held = stream::iter(rows)
-        .map(async |row| MarkedRow::new(&core.store, place, *row)?.hold(&hold.id).await)
+    let held = stream::iter(rows.to_vec())
+        .map(|row| async move { MarkedRow::new(&core.store, place, row)?.hold(&hold.id).await })
         .buffer_unordered(AT_ONCE)
         .try_fold(0, async |count, is_held| Ok(count + u64::from(is_held)));
     held.await
@@ -136,8 +136,8 @@ async fn hold_all<S: Store>(core: &Core<S>, hold: &Hold, rows: &[u64]) -> Result
 
 async fn let_all_go<S: Store>(core: &Core<S>, hold: &Hold, rows: &[u64]) -> Result<(), StoreError> {
     let place = core.place(hold.id.ispb());
-    let gone = stream::iter(rows)
-        .map(async |row| MarkedRow::new(&core.store, place, *row)?.let_go(&hold.id).await)
+    let gone = stream::iter(rows.to_vec())
+        .map(|row| async move { MarkedRow::new(&core.store, place, row)?.let_go(&hold.id).await })
         .buffer_unordered(AT_ONCE)
         .try_for_each(async |()| Ok(()));
     gone.await
