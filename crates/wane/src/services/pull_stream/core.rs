@@ -10,9 +10,10 @@ use super::lines::Lines;
 use super::log::{Ingest, Place};
 use super::parking::Parking;
 use super::policy::{Policies, Policy};
+use super::regions::{self, Owners};
 use super::rounds::Waiting;
 use super::strangers::Strangers;
-use super::{Ispb, PullStreamSettings};
+use super::{Ispb, PullStreamSettings, RegionMap};
 use crate::clock::SharedClock;
 use crate::store::{Store, StoreError};
 
@@ -30,6 +31,7 @@ pub(super) struct Core<S> {
     pub(super) remarks: Arc<Lines<Remark>>,
     pub(super) parking: Arc<Parking>,
     pub(super) policies: Policies,
+    pub(super) owners: Owners,
     pub(super) strangers: Strangers,
     /// Rejections that could not be written to the audit.
     pub(super) remarks_lost: AtomicU64,
@@ -52,6 +54,7 @@ impl<S: Store> Core<S> {
             remarks: Lines::new(&*clock),
             parking: Arc::new(Parking::new(&*clock)),
             policies: Policies::default(),
+            owners: Owners::default(),
             strangers: Strangers::default(),
             remarks_lost: AtomicU64::new(0),
             clock,
@@ -59,7 +62,7 @@ impl<S: Store> Core<S> {
     }
 
     pub(super) fn place(&self, ispb: Ispb) -> Place<'_> {
-        Place { region: &self.settings.region, ispb }
+        Place { region: &self.settings.home, ispb }
     }
 
     /// What holds for an institution, as of the last second.
@@ -68,12 +71,17 @@ impl<S: Store> Core<S> {
         if let Some(policy) = self.policies.known(ispb, now) {
             return Ok(policy);
         }
-        let key = self.place(ispb).state_key("policy")?;
-        let policy = match self.store.get(&key).await? {
-            Some(record) => Policy::read(&key, &record.value)?,
+        // Whoever takes messages in wants to know both.
+        let keys = [self.place(ispb).state_key("policy")?, regions::map_key(self.place(ispb))?];
+        let mut records = self.store.get_batch(&keys).await?.into_iter();
+        let policy = match records.next().flatten() {
+            Some(record) => Policy::read(&keys[0], &record.value)?,
             None => self.settings.policy(),
         };
+        let map = records.next().flatten();
+        let map = map.map(|record| RegionMap::read(&keys[1], &record.value)).transpose()?;
         self.policies.note(ispb, policy, now);
+        self.owners.note(ispb, map.map(Arc::new), now);
         Ok(policy)
     }
 }

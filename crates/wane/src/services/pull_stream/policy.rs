@@ -25,7 +25,7 @@ const MIN_RETENTION: Duration = Duration::from_secs(1);
 pub(super) const SHORT_RETENTION: Duration = Duration::from_secs(60);
 
 /// Policies that are remembered at a time.
-const MOST_KNOWN: usize = 10_000;
+pub(super) const MOST_KNOWN: usize = 10_000;
 
 /// What holds for an institution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,8 @@
 //!
 //! Invariant: a batch is handed out only while its lease lasts. A process that was stopped in
 //! between asks again, and the record decides whose the messages are. A call that was issued a token
-//! is told of it, even if the store fails while it waits: else its slot would be nobody's.
+//! is told of it, even if the store fails while it waits, or another region takes over, where the token
+//! is good too: else its slot would be nobody's.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -67,7 +68,9 @@ impl<S: Store> PullStream<S> {
     ) -> Result<(), PullStreamError> {
         let presented = self.presented(ispb, token, Action::End, client).await?;
         let call = Call::End { client: client.clone(), presented };
-        match self.ask(ispb, call).await?.answer {
+        let asked = self.ask(ispb, call).await;
+        let asked = self.noted(ispb, asked, Action::End, client, presented.hash).await;
+        match asked?.answer {
             Answer::Refused(refusal) => {
                 self.refused(ispb, refusal, Action::End, client, presented.hash).await
             }
@@ -133,7 +136,9 @@ impl<S: Store> PullStream<S> {
                 self.refused(pull.ispb, refusal, pull.action, &pull.reader.client, used).await
             }
             (Err(error), Some(next)) if is_passing(&error) => Ok(Pulled { batch: None, next }),
-            (pulled, _) => pulled,
+            (pulled, _) => {
+                self.noted(pull.ispb, pulled, pull.action, &pull.reader.client, used).await
+            }
         }
     }
 
@@ -277,6 +282,24 @@ impl<S: Store> PullStream<S> {
         Err(PullStreamError::Refused(refusal))
     }
 
+    /// Remarks on a call that another region has to answer.
+    async fn noted<T>(
+        &self,
+        ispb: Ispb,
+        told: Result<T, PullStreamError>,
+        action: Action,
+        client: &Client,
+        used: Option<TokenHash>,
+    ) -> Result<T, PullStreamError> {
+        if matches!(told, Err(PullStreamError::Elsewhere { .. })) {
+            let entry = self.entry(action, Verdict::Elsewhere, client, used);
+            if self.remark(ispb, entry).await.is_err() {
+                self.core.remarks_lost.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        told
+    }
+
     pub(super) fn entry(
         &self,
         action: Action,
@@ -320,17 +343,18 @@ struct Pull<'a> {
     reader: &'a Reader,
 }
 
-/// Whether the same call may succeed a little later.
+/// Whether what a call was issued is good a little later, or in another region.
 fn is_passing(error: &PullStreamError) -> bool {
     match error {
-        PullStreamError::Busy | PullStreamError::Contended => true,
+        PullStreamError::Busy | PullStreamError::Contended | PullStreamError::Elsewhere { .. } => {
+            true
+        }
         PullStreamError::Store(error) => {
             matches!(error, StoreError::Unavailable { .. } | StoreError::Unknown { .. })
         }
         PullStreamError::Invalid { .. }
         | PullStreamError::Refused(_)
         | PullStreamError::Absent { .. }
-        | PullStreamError::Elsewhere { .. }
         | PullStreamError::Archive(_)
         | PullStreamError::BrokenChain { .. } => false,
     }

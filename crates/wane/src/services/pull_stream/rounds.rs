@@ -7,7 +7,8 @@
 //! itself answered: its token is one behind, its start is known by its number, its end by its entry.
 //!
 //! Invariant: calls are answered only once what they are told stands in the store. Answers that
-//! need no write are given from a record that was read since the round began.
+//! need no write are given from a record that was read since the round began; so is the answer that
+//! another region serves the stream, whose record is planned against in no other one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,6 +66,7 @@ pub(super) async fn attend<S: Store>(core: Arc<Core<S>>, mut line: Attended<Wait
         seen: None,
         is_fresh: false,
         tail: 0,
+        region_epoch: 0,
         window: Window::default(),
         draining: Draining::default(),
     };
@@ -119,6 +121,8 @@ enum Tried {
     Overtaken,
     /// It may have been written and lost since, or may yet be written.
     Unclear(StoreError),
+    /// This region serves the stream.
+    Elsewhere(String),
 }
 
 /// The stream of one institution, as its task knows it.
@@ -130,6 +134,8 @@ struct Stream<'a, S> {
     is_fresh: bool,
     /// Where the log ended at least.
     tail: u64,
+    /// The last epoch that was looked at.
+    region_epoch: u64,
     window: Window,
     draining: Draining,
 }
@@ -164,6 +170,10 @@ impl<S: Store> Stream<'_, S> {
                 }
                 Ok(Tried::Overtaken) => {}
                 Ok(Tried::Unclear(error)) => unclear = Some(error),
+                Ok(Tried::Elsewhere(region)) => {
+                    let elsewhere = PullStreamError::Elsewhere { region };
+                    return Err(unclear.map_or(elsewhere, PullStreamError::Store));
+                }
                 // It says that nothing was written, which an earlier try may yet have been.
                 Err(error @ StoreError::Unavailable { .. }) => {
                     return Err(unclear.unwrap_or(error).into());
@@ -195,6 +205,15 @@ impl<S: Store> Stream<'_, S> {
             Some(standing) => standing,
             None => self.read(&key).await?,
         };
+        if standing.state.elsewhere(&self.core.settings.region).is_some() && !self.is_fresh {
+            standing = self.read(&key).await?;
+        }
+        self.follow(&standing.state).await;
+        if let Some(region) = standing.state.elsewhere(&self.core.settings.region) {
+            let region = region.to_owned();
+            self.seen = Some(standing);
+            return Ok(Tried::Elsewhere(region));
+        }
         let now = self.core.clock.now();
         standing.state.distrust_leases(now, self.core.settings.longest_lease());
         let policy = self.core.policy(self.place.ispb).await?;
@@ -216,7 +235,7 @@ impl<S: Store> Stream<'_, S> {
                 max_readers: policy.max_readers,
             },
             supply: &self.window.supply(),
-            issuer: Issuer { ispb: self.place.ispb, region: &settings.region, keys: &keys },
+            issuer: Issuer { ispb: self.place.ispb, region: &settings.home, keys: &keys },
         };
         let steps: Vec<_> = calls.iter().map(|caller| next.apply(&caller.call, &moment)).collect();
         let is_changed = steps.iter().any(|step| step.changed);
@@ -286,6 +305,14 @@ impl<S: Store> Stream<'_, S> {
         if let Some(view) = &self.core.settings.view {
             let slots = slots_of(state, self.core.clock.now());
             view.show(self.place.ispb, state.version, &slots);
+        }
+    }
+
+    /// Looks once at what a later epoch says of regions.
+    async fn follow(&mut self, state: &State) {
+        if state.region_epoch > self.region_epoch {
+            self.core.follow(self.place.ispb, state).await;
+            self.region_epoch = state.region_epoch;
         }
     }
 

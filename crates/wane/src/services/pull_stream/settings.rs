@@ -7,19 +7,20 @@ use super::PullStreamError;
 use super::body::Gzip;
 use super::policy::Policy;
 use super::record::MAX_READERS;
+use super::regions::checked_name;
 use super::token_view::TokenView;
 use crate::store::Ttl;
-
-/// The longest name of a region, in bytes.
-const MAX_REGION: usize = 32;
 
 const DAY: u64 = 24 * 60 * 60;
 
 /// How a service behaves.
 #[derive(Debug, Clone)]
 pub struct PullStreamSettings {
-    /// The home region: 1 to 32 lowercase letters, digits and `-`. Part of where everything lies.
+    /// The region of this node: 1 to 32 lowercase letters, digits and `-`.
     pub region: String,
+    /// The home region, written the same: part of where everything lies, and so the same for all
+    /// nodes of a store (see [`home_region`](super::home_region)).
+    pub home: String,
     /// How long a reader has its slot without a call.
     pub lease: Duration,
     /// How long a token is good without being used.
@@ -45,6 +46,7 @@ impl Default for PullStreamSettings {
     fn default() -> Self {
         Self {
             region: "local".into(),
+            home: "local".into(),
             lease: Duration::from_secs(30),
             token_life: Duration::from_secs(300),
             hold: Duration::from_secs(5),
@@ -60,12 +62,8 @@ impl Default for PullStreamSettings {
 
 impl PullStreamSettings {
     pub(super) fn checked(self) -> Result<Self, PullStreamError> {
-        let is_plain =
-            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        if !(1..=MAX_REGION).contains(&self.region.len()) || !self.region.bytes().all(is_plain) {
-            let reason = format!("give 1 to {MAX_REGION} lowercase letters, digits and -");
-            return Err(PullStreamError::Invalid { field: "region", reason });
-        }
+        checked_name("region", &self.region)?;
+        checked_name("home", &self.home)?;
         if !(self.hold < self.lease && self.lease < self.token_life) {
             let reason = "the hold must be shorter than the lease, and the lease than the token";
             return Err(PullStreamError::Invalid { field: "lease", reason: reason.into() });
@@ -107,6 +105,7 @@ mod tests {
         }
         for region in ["", "Sao Paulo", "a:b", &"r".repeat(33)] {
             assert!(PullStreamSettings { region: region.into(), ..usual() }.checked().is_err());
+            assert!(PullStreamSettings { home: region.into(), ..usual() }.checked().is_err());
         }
         for max_readers in [0, 7] {
             assert!(PullStreamSettings { max_readers, ..usual() }.checked().is_err());

@@ -21,6 +21,8 @@ pub(super) enum Blunder {
     ForgetsRequeued,
     /// One write in so many moves the head past a row that nobody was given.
     SkipsRows(u64),
+    /// A failover changes the map alone: the record goes on naming the region that it named.
+    KeepsRegions,
 }
 
 /// A store and the blunder that its clones share.
@@ -37,7 +39,7 @@ impl<S: Store> Blundering<S> {
     }
 
     /// The write as it is made.
-    fn twisted(&self, key: &Key, write: Write) -> Result<Write, StoreError> {
+    fn twisted(&self, key: &Key, before: &[u8], write: Write) -> Result<Write, StoreError> {
         if !is_state(key) || self.blunder == Blunder::SwapsBlindly {
             return Ok(write);
         }
@@ -50,6 +52,14 @@ impl<S: Store> Blundering<S> {
                 let row = state["head"]["row"].as_u64().expect("a row");
                 if is_due && state["head"]["index"] == 0 {
                     state["head"]["row"] = (row + 1).into();
+                }
+            }
+            Blunder::KeepsRegions => {
+                let before: Json = serde_json::from_slice(before).expect("the record is JSON");
+                if before.get("regions").is_some() {
+                    for name in ["regions", "regionEpoch"] {
+                        state[name] = before[name].clone();
+                    }
                 }
             }
         }
@@ -109,7 +119,7 @@ impl<S: Store> Store for Blundering<S> {
         expected: &[u8],
         write: Write,
     ) -> Result<Outcome, StoreError> {
-        let write = self.twisted(key, write)?;
+        let write = self.twisted(key, expected, write)?;
         if self.blunder == Blunder::SwapsBlindly && is_state(key) {
             return self.inner.put(key, write).await;
         }

@@ -16,6 +16,7 @@ mod metered;
 mod modelled;
 mod quirks;
 mod races;
+mod regions;
 mod simulation;
 mod tripped;
 mod viewed;
@@ -71,10 +72,20 @@ impl Setup {
         self.node_over(self.store.clone(), PullStreamSettings::default())
     }
 
+    /// A node of a region.
+    fn node_in(&self, region: &str) -> PullStream<InnerStore> {
+        self.node_over(self.store.clone(), settings_in(region))
+    }
+
     fn node_over<S: Store>(&self, store: S, settings: PullStreamSettings) -> PullStream<S> {
         PullStream::new(store, self.machine.clock(), self.keys.clone(), settings)
             .expect("within the limits")
     }
+}
+
+/// Settings of a node of a region.
+fn settings_in(region: &str) -> PullStreamSettings {
+    PullStreamSettings { region: region.into(), ..PullStreamSettings::default() }
 }
 
 fn ispb() -> Ispb {

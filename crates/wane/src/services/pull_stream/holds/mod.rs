@@ -120,7 +120,7 @@ impl<S: Store> PullStream<S> {
     /// release, and those that reach into the future. Says how many there were.
     pub async fn keep_holds(&self) -> Result<usize, PullStreamError> {
         let mut open = 0;
-        for standing in all_of(&self.core.store, &self.core.settings.region).await? {
+        for standing in all_of(&self.core.store, &self.core.settings.home).await? {
             match standing.hold.state {
                 HoldState::Placed => {}
                 HoldState::Placing => {

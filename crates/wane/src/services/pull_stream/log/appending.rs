@@ -112,6 +112,9 @@ fn answer(producers: Vec<Ingest>, done: &Result<(), PullStreamError>) {
             Err(PullStreamError::Store(error)) => {
                 Err(PullStreamError::Store(store_error_again(error)))
             }
+            Err(PullStreamError::Elsewhere { region }) => {
+                Err(PullStreamError::Elsewhere { region: region.clone() })
+            }
             Err(_) => Err(PullStreamError::Contended),
         };
         // Whoever has left does not hear of it; its messages stand.
@@ -173,6 +176,9 @@ impl<S: Store> Log<'_, S> {
     /// Appends the messages of all, in as many rows as they need.
     async fn append_all(&mut self, producers: &[Ingest]) -> Result<(), PullStreamError> {
         let policy = self.core.policy(self.place.ispb).await?;
+        // What is let in although another region has just taken over lies in the same log, and is
+        // delivered there.
+        self.core.check_owner(self.place.ispb).await?;
         let messages: Vec<_> = producers.iter().flat_map(|p| p.messages.clone()).collect();
         let (mut rest, mut has_begun) = (&messages[..], false);
         while !rest.is_empty() {

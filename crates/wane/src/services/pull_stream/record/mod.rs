@@ -32,6 +32,7 @@ use serde_json::{Map, Value as Json};
 use super::audit::{AuditEntry, RowHash};
 use super::message::MAX_BATCH;
 use super::reader::{Client, Form};
+use super::regions::{RegionMap, Regions};
 use super::token::TokenHash;
 use crate::clock::Clock;
 use crate::store::{Key, Life, StoreError, Timestamp, Value, Write};
@@ -131,7 +132,10 @@ pub(super) struct State {
     pub(super) version: u64,
     pub(super) nonce: u64,
     /// Of the region that owns the stream. Kept, and changed by a failover alone.
-    region_epoch: u64,
+    pub(super) region_epoch: u64,
+    /// Which regions serve the stream since that epoch; absent where all do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    regions: Option<Regions>,
     /// The first message that was never claimed.
     pub(super) head: Position,
     /// The end of the log as the last claim knew it.
@@ -151,6 +155,7 @@ impl State {
             version: 0,
             nonce: 0,
             region_epoch: 0,
+            regions: None,
             head: Position::default(),
             tail_hint: 0,
             requeued: Vec::new(),
@@ -163,6 +168,23 @@ impl State {
     /// The same as its next version, to be changed and written.
     pub(super) fn successor(&self, clock: &dyn Clock) -> Self {
         Self { version: self.version + 1, nonce: clock.random_u64(), ..self.clone() }
+    }
+
+    /// Its next version, in which these regions serve the stream.
+    pub(super) fn handed_over(&self, regions: Regions, clock: &dyn Clock) -> Self {
+        let (region_epoch, regions) = (self.region_epoch + 1, Some(regions));
+        Self { region_epoch, regions, ..self.successor(clock) }
+    }
+
+    /// Which regions serve the stream; `None` where all do.
+    pub(super) fn region_map(&self) -> Option<RegionMap> {
+        self.regions.as_ref().map(|regions| regions.at_epoch(self.region_epoch))
+    }
+
+    /// The region that serves the stream, if it is another one than this.
+    pub(super) fn elsewhere(&self, region: &str) -> Option<&str> {
+        let owner = self.regions.as_ref().map(|regions| &*regions.primary);
+        owner.filter(|owner| *owner != region)
     }
 
     /// Whether both are the same write.
@@ -218,7 +240,8 @@ impl State {
         if self.slots.len() > MAX_READERS {
             return Err("it has more than six slots");
         }
-        let counted = [self.version, self.head.row, self.tail_hint, self.audit.row];
+        let counted =
+            [self.version, self.region_epoch, self.head.row, self.tail_hint, self.audit.row];
         let of_slots = self.slots.iter().flat_map(|slot| [slot.epoch, slot.seq, slot.since]);
         if counted.into_iter().chain(of_slots).any(|count| count >= COUNT_LIMIT) {
             return Err("a number of it is beyond all that are counted");

@@ -3,7 +3,7 @@
 //! Nodes with clocks that are off share one institution over a network that loses, delays and
 //! delivers late. Nodes pause past leases and are restarted, their clocks are set forward and back,
 //! and keys are rotated from node to node; readers crash, give up, ask again elsewhere and twice at
-//! once. Looked at with every answer: a token has one answer, byte by byte (P4); a message whose
+//! once; and in some worlds two regions take over from each other. Looked at with every answer: a token has one answer, byte by byte (P4); a message whose
 //! batch was acknowledged was on no other lease since it was delivered (P3); no token is tampered
 //! with or out of order that a reader was given (P2, P5). At the end: nothing that was taken in is
 //! lost, every token is in the audit once, and by it no batch was handed out when it was another's.
@@ -12,6 +12,7 @@
 
 mod ledger;
 mod node;
+mod regions;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use wane::store::{Faults, FaultyStore, Store};
 
 use self::ledger::Ledger;
 use self::node::{MOST_OFF, Node, NodeStore};
+use self::regions::{REGIONS, Turns};
 use super::blundering::{Blunder, Blundering};
 use super::{Client, batch, ispb, many, message, single, token_hash, token_key};
 use crate::inner_store;
@@ -58,10 +60,18 @@ struct Kind {
     same_token: bool,
     /// Whether a node that was stopped sees that its lease has ended.
     sees_pauses: bool,
+    /// Whether regions take over from each other.
+    regions: bool,
 }
 
-const USUAL: Kind =
-    Kind { atomic: true, blunder: None, same_keys: true, same_token: true, sees_pauses: true };
+const USUAL: Kind = Kind {
+    atomic: true,
+    blunder: None,
+    same_keys: true,
+    same_token: true,
+    sees_pauses: true,
+    regions: false,
+};
 
 /// What the tasks of one world share.
 struct World<S> {
@@ -70,6 +80,7 @@ struct World<S> {
     truth: Machine,
     nodes: Vec<Node<S>>,
     ledger: Mutex<Ledger>,
+    turns: Mutex<Turns>,
     numbers: AtomicU64,
     failure: watch::Sender<Option<String>>,
     answers: AtomicU64,
@@ -142,6 +153,9 @@ impl<S: Store> World<S> {
         let mut ledger = self.ledger.lock();
         match answer {
             Some(Ok(pulled)) => {
+                if let Err(failure) = self.turns.lock().may_serve(node.region, began) {
+                    self.fail(failure);
+                }
                 self.answers.fetch_add(1, Ordering::Relaxed);
                 ledger.heard(began);
                 let at = self.truth.elapsed();
@@ -255,9 +269,12 @@ impl<S: Store> World<S> {
                     self.fail(failure);
                 }
             }
-            Some(Err(PullStreamError::Store(_) | PullStreamError::Contended)) | None => {
-                ledger.unheard(began);
-            }
+            Some(Err(
+                PullStreamError::Store(_)
+                | PullStreamError::Contended
+                | PullStreamError::Elsewhere { .. },
+            ))
+            | None => ledger.unheard(began),
             // It may have been carried out, and planned once more for an answer that was lost.
             Some(Err(PullStreamError::Refused(Refusal::Gone | Refusal::Expired))) => {
                 ledger.unheard(began);
@@ -297,11 +314,14 @@ impl<S: Store> World<S> {
         below.set_faults(Faults::NONE);
         below.settle().await;
         true_sleep(Duration::from_secs(10)).await;
-        let node = Node::new(below, Arc::clone(&self.nodes[0].keys), true, dice);
+        let node = Node::new(below, REGIONS[0], Arc::clone(&self.nodes[0].keys), true, dice);
         // Behind all others, its clock would still see leases that have ended.
         true_sleep(Duration::from_secs(60)).await;
         let stream = node.stream();
         let told = |error: PullStreamError| format!("after all: {error:?}");
+        if self.kind.regions {
+            regions::settle(&stream).await.map_err(told)?;
+        }
         let began = self.ledger.lock().step();
         let mut pulled = stream.start(ispb(), &many()).await.map_err(told)?;
         self.ledger.lock().note(None, began, self.truth.elapsed(), &pulled)?;
@@ -388,15 +408,16 @@ async fn live_on<S: Store>(bottom: S, kind: Kind, mut dice: Dice) -> Result<u64,
         let keys = TokenKeys::new(token_key(kid), None).expect("one key");
         Arc::new(StaticKeys::new(keys))
     };
-    let nodes = ["x", "y", "z"].map(|own| {
+    let nodes = [("x", 0), ("y", 1), ("z", 0)].map(|(own, region)| {
         let keys = keys(if kind.same_keys { "a" } else { own });
-        Node::new(&below, keys, kind.sees_pauses, &mut dice)
+        Node::new(&below, REGIONS[region], keys, kind.sees_pauses, &mut dice)
     });
     let world = Arc::new(World {
         kind,
         truth: network.clone(),
         nodes: nodes.into(),
         ledger: Mutex::default(),
+        turns: Mutex::default(),
         numbers: AtomicU64::new(0),
         failure: watch::Sender::new(None),
         answers: AtomicU64::new(0),
@@ -411,6 +432,9 @@ async fn live_on<S: Store>(bottom: S, kind: Kind, mut dice: Dice) -> Result<u64,
     tasks.spawn(Arc::clone(&world).meddle(Dice::of(dice.draw())));
     if kind.same_keys {
         tasks.spawn(Arc::clone(&world).rotate(Dice::of(dice.draw())));
+    }
+    if kind.regions {
+        tasks.spawn(Arc::clone(&world).take_turns(Dice::of(dice.draw())));
     }
     let mut failed = world.failure.subscribe();
     tokio::select! {

@@ -75,6 +75,7 @@ pub(super) type NodeStore<S> = Reached<FaultyStore<S>>;
 /// A machine that serves readers and producers.
 pub(super) struct Node<S> {
     pub(super) machine: Machine,
+    pub(super) region: &'static str,
     below: FaultyStore<S>,
     pub(super) keys: Arc<StaticKeys>,
     sees_pauses: bool,
@@ -86,21 +87,22 @@ pub(super) struct Node<S> {
 impl<S: Store> Node<S> {
     pub(super) fn new(
         below: &FaultyStore<S>,
+        region: &'static str,
         keys: Arc<StaticKeys>,
         sees_pauses: bool,
         dice: &mut Dice,
     ) -> Self {
         let machine = Machine::new(1.0, Wall::Monotonic, dice.draw());
         let clock = clock(&machine, sees_pauses, dice);
-        let serving = Mutex::new((started(&clock, below, &keys), clock));
+        let serving = Mutex::new((started(&clock, below, region, &keys), clock));
         let restarted = Notify::new();
-        Self { machine, below: below.clone(), keys, sees_pauses, serving, restarted }
+        Self { machine, region, below: below.clone(), keys, sees_pauses, serving, restarted }
     }
 
     /// Ends all that ran here, and begins anew with a clock that is off by something else.
     pub(super) fn restart(&self, dice: &mut Dice) {
         let clock = clock(&self.machine, self.sees_pauses, dice);
-        *self.serving.lock() = (started(&clock, &self.below, &self.keys), clock);
+        *self.serving.lock() = (started(&clock, &self.below, self.region, &self.keys), clock);
         self.restarted.notify_waiters();
     }
 
@@ -129,10 +131,12 @@ fn clock(machine: &Machine, sees_pauses: bool, dice: &mut Dice) -> Arc<Stepped> 
 fn started<S: Store>(
     clock: &Arc<Stepped>,
     below: &FaultyStore<S>,
+    region: &str,
     keys: &Arc<StaticKeys>,
 ) -> PullStream<NodeStore<S>> {
     let store = Reached { machine: clock.machine.clone(), store: below.clone() };
     let settings = PullStreamSettings {
+        region: region.into(),
         lease: Duration::from_millis(1_500),
         hold: Duration::from_millis(500),
         token_life: Duration::from_secs(30),

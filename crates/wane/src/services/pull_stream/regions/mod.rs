@@ -1,0 +1,304 @@
+//! Regions: which of two serves an institution, and how the other one takes over.
+//!
+//! The state record of a stream says which region serves it, under an epoch that grows with every
+//! change. A round is planned against that record and written over exactly it, so that a region that
+//! has lost a stream writes nothing of it any more, whatever its nodes believe or how long they slept.
+//! The map, a record beside the state, says the same to those who do not read the state: producers
+//! look at it about once a second. It follows the state: a change is written there first, and to the
+//! map then. Whoever finds the map behind, because somebody died in between, brings it up.
+//!
+//! An institution that has no regions is served by every node of its store. Records lie where they
+//! always lay, at the home of the store (see [`home_region`]), so that nothing moves with a failover.
+//!
+//! Invariants:
+//! - Once a failover is told, the region that lost the stream delivers and acknowledges nothing of it.
+//! - What it had taken in or delivered is the other region's to go on with: tokens are good there.
+//! - The epoch never goes back, and names one pair of regions.
+
+mod home;
+mod map;
+
+pub use home::home_region;
+pub use map::RegionMap;
+pub(super) use map::{Owners, Regions, checked_name, map_key};
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::audit::{self, Action, AuditEntry, Verdict};
+use super::core::Core;
+use super::reader::Client;
+use super::record::State;
+use super::{Ispb, PullStream, PullStreamError};
+use crate::store::{Key, Outcome, Store, StoreError, Value};
+
+/// The longest reason, in bytes: it rides in the state record.
+const MAX_REASON: usize = 256;
+
+/// How often other nodes may be faster.
+const ATTEMPTS: usize = 64;
+
+/// How a failover is asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Failover {
+    /// The region that shall serve the institution. Given, the same call again changes nothing;
+    /// `None` for the one that does not.
+    pub to: Option<String>,
+    /// Why, for the audit: up to 256 bytes.
+    pub reason: Option<String>,
+}
+
+/// What a change makes of the regions that stand.
+enum Planned {
+    /// Nothing: it is as it shall be.
+    Stands(RegionMap),
+    Changes(Regions),
+}
+
+impl<S: Store> PullStream<S> {
+    /// Which regions serve an institution; `None` where every region does.
+    pub async fn region_map(&self, ispb: Ispb) -> Result<Option<RegionMap>, PullStreamError> {
+        let key = self.core.place(ispb).state_key("state")?;
+        let record = self.core.store.get(&key).await?;
+        let state = record.map(|record| State::read(&key, &record.value)).transpose()?;
+        Ok(state.and_then(|state| state.region_map()))
+    }
+
+    /// Says which regions serve an institution: the first one does, the other one may take over.
+    ///
+    /// Asked for by the pair that stands, it changes nothing. Nodes of other regions refuse readers
+    /// from then on, and producers within a second.
+    pub async fn set_regions(
+        &self,
+        ispb: Ispb,
+        primary: &str,
+        secondary: &str,
+        who: &Client,
+    ) -> Result<RegionMap, PullStreamError> {
+        let plan = |standing: Option<RegionMap>, _: &Known| {
+            let asked = Regions::new(primary, secondary)?;
+            Ok(match standing {
+                Some(map) if map.is_of(&asked) => Planned::Stands(map),
+                Some(map) => Planned::Changes(asked.since(map.failed_over_at)),
+                None => Planned::Changes(asked),
+            })
+        };
+        self.change(ispb, Asking { action: Action::Region, who, reason: None }, plan).await
+    }
+
+    /// Lets the other region serve an institution, and answers with what holds then.
+    ///
+    /// The state is changed first, then the map. Where somebody died in between, it is completed, and
+    /// not done a second time. [`PullStreamError::Absent`] where the institution has no regions.
+    pub async fn fail_over(
+        &self,
+        ispb: Ispb,
+        failover: &Failover,
+        who: &Client,
+    ) -> Result<RegionMap, PullStreamError> {
+        let now = self.core.clock.now();
+        let (to, reason) = (failover.to.as_deref(), failover.reason.as_deref());
+        let plan = |standing: Option<RegionMap>, known: &Known| {
+            check_reason(reason)?;
+            let map = standing.ok_or(PullStreamError::Absent {
+                what: "the institution has no regions; say which they are before one takes over",
+            })?;
+            match to {
+                Some(to) if to == map.primary => Ok(Planned::Stands(map)),
+                Some(to) if to != map.secondary => {
+                    let reason = format!("give {} or {}", map.primary, map.secondary);
+                    Err(PullStreamError::Invalid { field: "to", reason })
+                }
+                None if known.is_half_done(&map) => Ok(Planned::Stands(map)),
+                Some(_) | None => Ok(Planned::Changes(map.turned(now))),
+            }
+        };
+        self.change(ispb, Asking { action: Action::Failover, who, reason }, plan).await
+    }
+
+    /// Carries out a change, or remarks that it was refused.
+    async fn change(
+        &self,
+        ispb: Ispb,
+        asking: Asking<'_>,
+        plan: impl Fn(Option<RegionMap>, &Known) -> Result<Planned, PullStreamError>,
+    ) -> Result<RegionMap, PullStreamError> {
+        let changed = self.change_state(ispb, asking, plan).await;
+        let map = match changed {
+            Ok(map) => map,
+            Err(error) => {
+                let verdict = if matches!(error, PullStreamError::Invalid { .. }) {
+                    Verdict::Invalid
+                } else if matches!(error, PullStreamError::Absent { .. }) {
+                    Verdict::Absent
+                } else {
+                    Verdict::Failed
+                };
+                let reason = asking.reason.filter(|reason| reason.len() <= MAX_REASON);
+                let entry = self.entry(asking.action, verdict, asking.who, None);
+                let entry = AuditEntry { reason: reason.map(Into::into), ..entry };
+                if self.remark(ispb, entry).await.is_err() {
+                    self.core.remarks_lost.fetch_add(1, Ordering::Relaxed);
+                }
+                return Err(error);
+            }
+        };
+        self.core.raise_map(ispb, &map).await.map_err(|error| {
+            let source = format!("epoch {} holds, and the map is behind: {error}", map.epoch);
+            StoreError::Unknown { backend: "regions", source: source.into() }
+        })?;
+        // Those who wait here are told at once whether they wait at the wrong place.
+        self.core.parking.wake(ispb, usize::MAX, None);
+        Ok(map)
+    }
+
+    /// Changes the state record: what it says of regions then.
+    async fn change_state(
+        &self,
+        ispb: Ispb,
+        asking: Asking<'_>,
+        plan: impl Fn(Option<RegionMap>, &Known) -> Result<Planned, PullStreamError>,
+    ) -> Result<RegionMap, PullStreamError> {
+        let place = self.core.place(ispb);
+        let key = place.state_key("state")?;
+        let mut known = Known { map: self.core.read_map(ispb).await?, unclear: None };
+        for _ in 0..ATTEMPTS {
+            let record = self.core.store.get(&key).await?;
+            let (state, value) = match record {
+                Some(record) => (State::read(&key, &record.value)?, Some(record.value)),
+                None => (State::untouched(), None),
+            };
+            let regions = match plan(state.region_map(), &known)? {
+                Planned::Stands(map) => return Ok(map),
+                Planned::Changes(regions) => regions,
+            };
+            let mut next = state.handed_over(regions, &*self.core.clock);
+            let drained = audit::drain(&self.core.store, place, state.audit.clone()).await;
+            drained.forget_in(&mut next.audit);
+            let entry = self.entry(asking.action, Verdict::Done, asking.who, None);
+            let reason = asking.reason.map(Into::into);
+            next.audit.entries.push(AuditEntry { reason, ..entry });
+            if self.replaced(&key, value, &next, &mut known).await? {
+                // What fails to get there rides on, and goes with the next round.
+                drop(audit::drain(&self.core.store, place, next.audit.clone()).await);
+                return next.region_map().ok_or(PullStreamError::Contended);
+            }
+        }
+        Err(known.unclear.map_or(PullStreamError::Contended, PullStreamError::Store))
+    }
+
+    /// Replaces the record; false where somebody else was faster, or may have been.
+    async fn replaced(
+        &self,
+        key: &Key,
+        value: Option<Value>,
+        next: &State,
+        known: &mut Known,
+    ) -> Result<bool, PullStreamError> {
+        let write = next.write()?;
+        let outcome = match &value {
+            None => self.core.store.insert_if_not_exists(key, write).await,
+            Some(value) => self.core.store.compare_and_swap(key, value, write).await,
+        };
+        match outcome {
+            Ok(Outcome::Applied { .. }) => Ok(true),
+            Ok(Outcome::Refused { .. }) => Ok(false),
+            Err(unknown @ StoreError::Unknown { .. }) => {
+                let Ok(record) = self.core.store.get(key).await else { return Err(unknown.into()) };
+                let Some(record) = record else { return Err(unknown.into()) };
+                known.unclear = Some(unknown);
+                Ok(State::read(key, &record.value)?.is_write(next))
+            }
+            // It says that nothing was written, which an earlier try may yet have been.
+            Err(error) => Err(known.unclear.take().unwrap_or(error).into()),
+        }
+    }
+}
+
+/// Who asks for what, and why.
+#[derive(Debug, Clone, Copy)]
+struct Asking<'a> {
+    action: Action,
+    who: &'a Client,
+    reason: Option<&'a str>,
+}
+
+/// What a change was told on its way.
+struct Known {
+    /// The map when it began.
+    map: Option<RegionMap>,
+    /// A write of ours that may have been applied.
+    unclear: Option<StoreError>,
+}
+
+impl Known {
+    /// Whether the state tells of a failover that the map did not know: somebody died in between, is
+    /// at it, or we have written the state ourselves and were not told.
+    fn is_half_done(&self, state: &RegionMap) -> bool {
+        let (epoch, at) =
+            self.map.as_ref().map_or((0, None), |map| (map.epoch, map.failed_over_at));
+        state.epoch > epoch && state.failed_over_at != at
+    }
+}
+
+impl<S: Store> Core<S> {
+    /// Which regions serve an institution, as the map says.
+    pub(super) async fn read_map(&self, ispb: Ispb) -> Result<Option<RegionMap>, StoreError> {
+        let key = map_key(self.place(ispb))?;
+        let record = self.store.get(&key).await?;
+        record.map(|record| RegionMap::read(&key, &record.value)).transpose()
+    }
+
+    /// Brings the map up to what the state says, unless it is there already.
+    async fn raise_map(&self, ispb: Ispb, map: &RegionMap) -> Result<(), StoreError> {
+        let key = map_key(self.place(ispb))?;
+        // Refused, it is as high or higher already: its fence is its epoch.
+        drop(self.store.put(&key, map.write()?).await?);
+        let known = Some(Arc::new(map.clone()));
+        self.owners.note(ispb, known, self.clock.monotonic());
+        Ok(())
+    }
+
+    /// Takes note of what a state says that was just read, and brings up a map that is behind.
+    /// Failing is no harm: the next one who reads the state does it.
+    pub(super) async fn follow(&self, ispb: Ispb, state: &State) {
+        let Some(map) = state.region_map() else { return };
+        let known = self.owners.known(ispb, self.clock.monotonic());
+        if known.flatten().is_some_and(|known| known.epoch >= map.epoch) {
+            return;
+        }
+        let Ok(found) = self.read_map(ispb).await else { return };
+        if found.is_some_and(|found| found.epoch >= map.epoch) {
+            self.owners.note(ispb, Some(Arc::new(map)), self.clock.monotonic());
+            return;
+        }
+        drop(self.raise_map(ispb, &map).await);
+    }
+
+    /// [`PullStreamError::Elsewhere`] where another region serves the institution. That it is ours is
+    /// believed for a second; that it is not is looked at again.
+    pub(super) async fn check_owner(&self, ispb: Ispb) -> Result<(), PullStreamError> {
+        let own =
+            |map: Option<&RegionMap>| map.is_none_or(|map| map.primary == self.settings.region);
+        let now = self.clock.monotonic();
+        if self.owners.known(ispb, now).is_some_and(|known| own(known.as_deref())) {
+            return Ok(());
+        }
+        let found = self.read_map(ispb).await?;
+        self.owners.note(ispb, found.clone().map(Arc::new), now);
+        match found {
+            Some(map) if !own(Some(&map)) => {
+                Err(PullStreamError::Elsewhere { region: map.primary })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+fn check_reason(reason: Option<&str>) -> Result<(), PullStreamError> {
+    if reason.is_none_or(|reason| reason.len() <= MAX_REASON) {
+        return Ok(());
+    }
+    let reason = format!("give up to {MAX_REASON} bytes");
+    Err(PullStreamError::Invalid { field: "reason", reason })
+}
