@@ -23,7 +23,8 @@ pub enum Keyspace {
     DeviceAuth = 6,
     /// Pull stream, the log: home region, ISPB, range of sequence; clustering is the row sequence.
     PullStreamLog = 7,
-    /// Pull stream, state: home region, ISPB; clustering is state, policy or ownership.
+    /// Pull stream, state: home region, ISPB; clustering is state, policy or ownership. With the id
+    /// of a replay after them: its record.
     PullStreamState = 8,
     /// Audit rows: chain and range of numbers; clustering is the number.
     Audit = 9,

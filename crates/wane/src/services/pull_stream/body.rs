@@ -7,10 +7,13 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::log::SealedRow;
 use super::reader::Form;
+use super::record::Span;
 use super::resource_id::ResourceId;
 
 /// The type of one message.
@@ -37,17 +40,17 @@ pub struct Delivered {
 /// A batch as it is delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
-    pub(super) form: Form,
-    pub(super) messages: Vec<Delivered>,
+    form: Form,
+    messages: Vec<Delivered>,
     /// The body, where the batch is one whole row.
-    pub(super) sealed: Option<Sealed>,
+    sealed: Option<Sealed>,
 }
 
 /// The body of a whole row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Sealed {
-    pub(super) plain: Bytes,
-    pub(super) gzip: Option<Bytes>,
+struct Sealed {
+    plain: Bytes,
+    gzip: Option<Bytes>,
 }
 
 /// What a response consists of.
@@ -65,6 +68,25 @@ pub struct Body {
 }
 
 impl Delivery {
+    /// Puts a batch together from its rows; `None` where one is not among them, or lacks a message.
+    pub(super) fn of(form: Form, spans: &[Span], rows: &[(u64, Arc<SealedRow>)]) -> Option<Self> {
+        let row_of = |row: u64| rows.iter().find(|(known, _)| *known == row).map(|(_, row)| row);
+        let mut messages = Vec::new();
+        for span in spans {
+            let row = row_of(span.row)?;
+            for index in span.index..span.index + span.count {
+                let (id, bytes) = row.message(index)?;
+                messages.push(Delivered { id, bytes });
+            }
+        }
+        let sealed = match spans {
+            [Span { row, index: 0, count }] => row_of(*row).filter(|row| row.count() == *count),
+            _ => None,
+        };
+        let sealed = sealed.map(|row| Sealed { plain: row.body(), gzip: row.gzip() });
+        Some(Self { form, messages, sealed })
+    }
+
     /// The form that it is kept in: a retry gets this one, whatever it asks for.
     pub fn form(&self) -> Form {
         self.form

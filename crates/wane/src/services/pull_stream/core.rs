@@ -11,6 +11,7 @@ use super::log::{Ingest, Place};
 use super::parking::Parking;
 use super::policy::{Policies, Policy};
 use super::regions::{self, Owners};
+use super::replay::Restored;
 use super::rounds::Waiting;
 use super::strangers::Strangers;
 use super::{Ispb, PullStreamSettings, RegionMap};
@@ -33,6 +34,8 @@ pub(super) struct Core<S> {
     pub(super) policies: Policies,
     pub(super) owners: Owners,
     pub(super) strangers: Strangers,
+    /// What replays read of the archive.
+    pub(super) restored: Restored,
     /// Rejections that could not be written to the audit.
     pub(super) remarks_lost: AtomicU64,
 }
@@ -56,6 +59,7 @@ impl<S: Store> Core<S> {
             policies: Policies::default(),
             owners: Owners::default(),
             strangers: Strangers::default(),
+            restored: Restored::default(),
             remarks_lost: AtomicU64::new(0),
             clock,
         }

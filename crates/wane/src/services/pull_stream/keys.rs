@@ -13,7 +13,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use sha2::{Digest, Sha512};
 
-use super::{PullStreamError, token};
+use super::PullStreamError;
+use super::token::{self, Kind};
 
 /// The shortest secret, in bytes.
 const MIN_SECRET: usize = 32;
@@ -31,8 +32,8 @@ pub(super) type Mac = [u8; 64];
 #[derive(Clone)]
 pub struct TokenKey {
     kid: String,
-    /// What every token by it begins with.
-    header: String,
+    /// What every token by it begins with: those of the stream, those of replays.
+    headers: [String; 2],
     inner: Sha512,
     outer: Sha512,
 }
@@ -60,8 +61,8 @@ impl TokenKey {
             key[..secret.len()].copy_from_slice(secret);
         }
         let taken_in = |pad: u8| Sha512::new().chain_update(key.map(|byte| byte ^ pad));
-        let (kid, header) = (kid.to_owned(), token::header(kid));
-        Self { kid, header, inner: taken_in(0x36), outer: taken_in(0x5C) }
+        let headers = [Kind::Pull, Kind::Replay].map(|kind| token::header(kind, kid));
+        Self { kid: kid.to_owned(), headers, inner: taken_in(0x36), outer: taken_in(0x5C) }
     }
 
     /// The id, which tokens name.
@@ -69,8 +70,12 @@ impl TokenKey {
         &self.kid
     }
 
-    pub(super) fn header(&self) -> &str {
-        &self.header
+    pub(super) fn header(&self, kind: Kind) -> &str {
+        let [pull, replay] = &self.headers;
+        match kind {
+            Kind::Pull => pull,
+            Kind::Replay => replay,
+        }
     }
 
     pub(super) fn mac(&self, signed: &[u8]) -> Mac {

@@ -54,8 +54,9 @@
 //! Flow: `ingest` seals messages into the `log`; `pulling` checks a token, lets the call wait in
 //! `lines` for a round, and parks it in `parking` where there is nothing; `rounds` commits what
 //! `record` makes of gathered calls; `audit` keeps what happened. `body` is what readers are sent;
-//! `holds` keeps messages beyond their retention; `regions` says whose nodes may do all this.
-//! Not here: HTTP, certificates, where keys come from.
+//! `holds` keeps messages beyond their retention, `replay` reads what came in before once more, beside
+//! all of that, and `regions` says whose nodes may do it. Not here: HTTP, certificates, where keys
+//! come from.
 
 mod archive;
 mod audit;
@@ -74,6 +75,7 @@ mod pulling;
 mod reader;
 mod record;
 mod regions;
+mod replay;
 mod resource_id;
 mod rounds;
 mod settings;
@@ -94,6 +96,7 @@ pub use policy::Policy;
 pub use reader::{Client, Form, Reader};
 pub use record::MAX_READERS;
 pub use regions::{Failover, RegionMap, home_region};
+pub use replay::ReplayStarted;
 pub use resource_id::ResourceId;
 pub use settings::PullStreamSettings;
 pub use status::StreamStatus;

@@ -17,13 +17,13 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::audit::{Action, AuditEntry, Remark, Verdict};
-use super::body::{Delivered, Delivery, Sealed};
+use super::body::Delivery;
 use super::log::{self, SealedRow};
 use super::reader::{Client, Reader};
 use super::record::{Answer, Call, Held, Presented, Span};
 use super::rounds::{self, Answered, Waiting};
 use super::strangers::Coming;
-use super::token::{self, TokenHash};
+use super::token::{self, Claims, TokenHash};
 use super::{Ispb, PullStream, PullStreamError, Pulled, Refusal, audit, parking};
 use crate::store::{Store, StoreError, Timestamp};
 
@@ -118,7 +118,7 @@ impl<S: Store> PullStream<S> {
     ) -> Result<Presented, PullStreamError> {
         let keys = self.core.keys.keys();
         let hash = TokenHash::of(token);
-        match token::verify(&keys, ispb, self.core.clock.now(), token) {
+        match token::verify::<Claims>(&keys, ispb, self.core.clock.now(), token) {
             Ok(claims) => Ok(Presented {
                 thread: claims.thread,
                 epoch: claims.epoch,
@@ -163,12 +163,12 @@ impl<S: Store> PullStream<S> {
                 Answer::Unsigned => return Err(key_unknown().into()),
                 Answer::Batch { held, spans, is_unnoted } => {
                     let delivery = self.delivery(ispb, &held, &spans, rows).await?;
-                    if delivery.messages.len() < held.form.capacity() {
+                    if delivery.messages().len() < held.form.capacity() {
                         place.took_all();
                     }
                     if is_unnoted {
                         let entry = self.entry(action, Verdict::Replayed, &reader.client, used);
-                        let messages = delivery.messages.len() as u64;
+                        let messages = delivery.messages().len() as u64;
                         let thread = Some(held.presented.thread);
                         self.remark(ispb, AuditEntry { messages, thread, ..entry }).await?;
                     }
@@ -246,28 +246,12 @@ impl<S: Store> PullStream<S> {
         missing.dedup();
         let place = self.core.place(ispb);
         rows.extend(log::read_rows(&self.core.store, place, &missing).await?);
-        let row_of = |row: u64| rows.iter().find(|(known, _)| *known == row).map(|(_, row)| row);
-
-        let mut messages = Vec::new();
-        for span in spans {
-            // Retention has taken it since it was delivered first.
-            let row = row_of(span.row).ok_or(PullStreamError::Refused(Refusal::Expired))?;
-            for index in span.index..span.index + span.count {
-                let message = row.message(index);
-                let (id, bytes) = message.ok_or(PullStreamError::Refused(Refusal::Expired))?;
-                messages.push(Delivered { id, bytes });
-            }
-        }
-        let sealed = match spans {
-            [Span { row, index: 0, count }] => row_of(*row).filter(|row| row.count() == *count),
-            _ => None,
-        };
-        let sealed = sealed.map(|row| Sealed { plain: row.body(), gzip: row.gzip() });
-        Ok(Delivery { form: held.form, messages, sealed })
+        // Retention has taken some since they were delivered first.
+        Delivery::of(held.form, spans, &rows).ok_or(PullStreamError::Refused(Refusal::Expired))
     }
 
     /// Refuses, and remarks on it. Whoever is refused is told so whether or not that succeeds.
-    async fn refused<T>(
+    pub(super) async fn refused<T>(
         &self,
         ispb: Ispb,
         refusal: Refusal,
@@ -370,7 +354,7 @@ impl Call {
 }
 
 /// Another node signed with a key that has not come here yet.
-fn key_unknown() -> StoreError {
+pub(super) fn key_unknown() -> StoreError {
     let source = "the key of the token to give again is not known on this node; try again".into();
     StoreError::Unavailable { backend: "keys", source }
 }

@@ -36,6 +36,8 @@ pub struct PullStreamSettings {
     /// How often rows of other nodes are looked for while somebody waits; `None` where no other
     /// process writes to the store.
     pub look_every: Option<Duration>,
+    /// How long a replay can be read, counted from when it was asked for.
+    pub replay_life: Ttl,
     /// What bodies of whole rows are compressed with when they are sealed; `None` for not at all.
     pub gzip: Option<Arc<dyn Gzip>>,
     /// Where slots and tokens are shown as well; `None` for nowhere.
@@ -54,6 +56,7 @@ impl Default for PullStreamSettings {
             retention: Ttl::from_secs(30 * DAY).unwrap_or(Ttl::MAX),
             max_readers: MAX_READERS,
             look_every: Some(Duration::from_millis(100)),
+            replay_life: Ttl::from_secs(DAY).unwrap_or(Ttl::MAX),
             gzip: None,
             view: None,
         }

@@ -2,13 +2,15 @@
 //!
 //! `base64url(header).base64url(payload).base64url(signature)`, HMAC-SHA512. The header is never
 //! parsed: it must be, letter by letter, that of a live key, so that no token chooses how it is
-//! checked. Only a payload whose signature holds is looked at.
+//! checked. Only a payload whose signature holds is looked at. Tokens of the stream and of replays
+//! differ in the header, so that none is good for the other.
 //!
 //! Invariant: a token follows from what it claims and its key, so that it can be issued again byte
 //! by byte. Everything that is wrong with a signature is one verdict, [`Refusal::Tampered`].
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -20,7 +22,37 @@ use crate::store::Timestamp;
 /// The longest text that is looked at as a token.
 pub(super) const MAX_TOKEN: usize = 1_024;
 
-/// What a token says.
+/// What a token is good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The stream of an institution.
+    Pull,
+    /// A replay.
+    Replay,
+}
+
+impl Kind {
+    fn typ(self) -> &'static str {
+        match self {
+            Self::Pull => "PI-PULL-NEXT",
+            Self::Replay => "PI-REPLAY",
+        }
+    }
+}
+
+/// What tokens of one kind say.
+pub(super) trait Claimed: Serialize + DeserializeOwned {
+    /// The kind.
+    const KIND: Kind;
+
+    /// Whose messages it is for.
+    fn ispb(&self) -> Ispb;
+
+    /// Unix seconds from which on it is good no more.
+    fn exp(&self) -> u64;
+}
+
+/// What a token of the stream says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Claims {
@@ -39,6 +71,18 @@ pub(super) struct Claims {
     pub(super) exp: u64,
     /// Unix seconds.
     pub(super) issued_at: u64,
+}
+
+impl Claimed for Claims {
+    const KIND: Kind = Kind::Pull;
+
+    fn ispb(&self) -> Ispb {
+        self.ispb
+    }
+
+    fn exp(&self) -> u64 {
+        self.exp
+    }
 }
 
 /// What a token is remembered by: the first half of its SHA-256.
@@ -74,9 +118,9 @@ impl TryFrom<String> for TokenHash {
 }
 
 /// The token of these claims, by this key.
-pub(super) fn issue(key: &TokenKey, claims: &Claims) -> String {
+pub(super) fn issue<C: Claimed>(key: &TokenKey, claims: &C) -> String {
     let mut token = String::with_capacity(MAX_TOKEN / 2);
-    token.push_str(key.header());
+    token.push_str(key.header(C::KIND));
     token.push('.');
     let payload = serde_json::to_vec(claims).expect("numbers and short texts are always JSON");
     URL_SAFE_NO_PAD.encode_string(payload, &mut token);
@@ -87,29 +131,29 @@ pub(super) fn issue(key: &TokenKey, claims: &Claims) -> String {
 }
 
 /// What a token claims, if it is one of ours, for this institution, and not over.
-pub(super) fn verify(
+pub(super) fn verify<C: Claimed>(
     keys: &TokenKeys,
     ispb: Ispb,
     now: Timestamp,
     token: &str,
-) -> Result<Claims, Refusal> {
-    let claims = signed_claims(keys, token).ok_or(Refusal::Tampered)?;
-    if claims.ispb != ispb {
+) -> Result<C, Refusal> {
+    let claims: C = signed_claims(keys, token).ok_or(Refusal::Tampered)?;
+    if claims.ispb() != ispb {
         return Err(Refusal::Foreign);
     }
-    if now.as_unix_millis() / 1_000 >= claims.exp {
+    if now.as_unix_millis() / 1_000 >= claims.exp() {
         return Err(Refusal::Expired);
     }
     Ok(claims)
 }
 
-fn signed_claims(keys: &TokenKeys, token: &str) -> Option<Claims> {
+fn signed_claims<C: Claimed>(keys: &TokenKeys, token: &str) -> Option<C> {
     if token.len() > MAX_TOKEN {
         return None;
     }
     let (signed, signature) = token.rsplit_once('.')?;
     let (head, payload) = signed.split_once('.')?;
-    let key = keys.live().find(|key| key.header() == head)?;
+    let key = keys.live().find(|key| key.header(C::KIND) == head)?;
     let mut mac = [0; 64];
     let length = URL_SAFE_NO_PAD.decode_slice(signature, &mut mac).ok()?;
     if length != mac.len() || !bool::from(key.mac(signed.as_bytes()).ct_eq(&mac)) {
@@ -118,9 +162,10 @@ fn signed_claims(keys: &TokenKeys, token: &str) -> Option<Claims> {
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
 }
 
-/// The header of every token by the key with this id.
-pub(super) fn header(kid: &str) -> String {
-    URL_SAFE_NO_PAD.encode(format!(r#"{{"alg":"HS512","typ":"PI-PULL-NEXT","kid":"{kid}"}}"#))
+/// The header of every token of a kind by the key with this id.
+pub(super) fn header(kind: Kind, kid: &str) -> String {
+    let typ = kind.typ();
+    URL_SAFE_NO_PAD.encode(format!(r#"{{"alg":"HS512","typ":"{typ}","kid":"{kid}"}}"#))
 }
 
 #[cfg(test)]
@@ -189,10 +234,13 @@ mod tests {
     fn a_token_of_another_institution_is_foreign_and_an_old_one_expired() {
         let token = issue(&key("b"), &claims());
         let other = "99999999".parse().unwrap();
-        assert_eq!(verify(&keys(), other, NOW, &token), Err(Refusal::Foreign));
+        assert_eq!(verify::<Claims>(&keys(), other, NOW, &token), Err(Refusal::Foreign));
         let at = |millis| Timestamp::from_unix_millis(NOW.as_unix_millis() + millis);
-        assert!(verify(&keys(), claims().ispb, at(299_999), &token).is_ok());
-        assert_eq!(verify(&keys(), claims().ispb, at(300_000), &token), Err(Refusal::Expired));
+        assert!(verify::<Claims>(&keys(), claims().ispb, at(299_999), &token).is_ok());
+        assert_eq!(
+            verify::<Claims>(&keys(), claims().ispb, at(300_000), &token),
+            Err(Refusal::Expired)
+        );
     }
 
     /// Every byte of a token counts, and nothing can be added or taken.
@@ -275,7 +323,7 @@ mod tests {
         let token = issue(&key("a"), &claims());
         let batch = || {
             let began = clock.monotonic();
-            (0..100).for_each(|_| drop(verify(&keys, ispb, NOW, &token).unwrap()));
+            (0..100).for_each(|_| drop(verify::<Claims>(&keys, ispb, NOW, &token).unwrap()));
             (clock.monotonic() - began) / 100
         };
         let best = (0..50).map(|_| batch()).min().unwrap();

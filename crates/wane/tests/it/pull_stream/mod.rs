@@ -1,5 +1,6 @@
 //! The pull stream over a store: the invariants of its design by their names, long polls, races over
-//! two nodes, every call lost or failed, services that die midway, a model, and simulated worlds.
+//! two nodes, every call lost or failed, services that die midway, a model, simulated worlds, and
+//! replays.
 //!
 //! Services run on the simulated time of tokio, which passes while everything waits. The store
 //! below has a clock of its own, which retention is tried with.
@@ -17,6 +18,7 @@ mod modelled;
 mod quirks;
 mod races;
 mod regions;
+mod replaying;
 mod simulation;
 mod tripped;
 mod viewed;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use wane::store::{
-    ClusteringRange, Fence, Key, Outcome, Page, PageLimit, Partition, Record, Remaining, ScanPage,
-    Store, StoreError, Write,
+    ClusteringRange, Fence, Key, Life, Outcome, Page, PageLimit, Partition, Record, Remaining,
+    ScanPage, Store, StoreError, Write,
 };
 
 /// What goes wrong.
@@ -138,7 +138,9 @@ impl<S: Store> Store for Tripped<S> {
                 for _ in 0..20 {
                     tokio::task::yield_now().await;
                 }
-                self.inner.put(key, write).await
+                let kept = record.expires_at.map_or(Life::Permanent, Life::Until);
+                let life = if write.life == Life::Keep { kept } else { write.life };
+                self.inner.put(key, Write { life, ..write }).await
             }
             current => Ok(Outcome::Refused { current }),
         }

@@ -153,7 +153,8 @@ impl<S: Store> PullStream<S> {
     }
 }
 
-fn checked(times: &Range<Timestamp>, reason: &str) -> Result<(), PullStreamError> {
+/// Says what is wrong with a time or a reason that an operator gave.
+pub(super) fn checked(times: &Range<Timestamp>, reason: &str) -> Result<(), PullStreamError> {
     let invalid = |field, reason: String| Err(PullStreamError::Invalid { field, reason });
     if times.is_empty() {
         return invalid("to", "give a moment after `from`, in Unix milliseconds".into());
@@ -169,7 +170,7 @@ fn checked(times: &Range<Timestamp>, reason: &str) -> Result<(), PullStreamError
 }
 
 /// A reason of a length that the audit takes, whatever was sent.
-fn shortened(reason: &str) -> String {
+pub(super) fn shortened(reason: &str) -> String {
     let plain: String = reason.chars().filter(|c| !c.is_control()).collect();
     let end = (0..=MAX_REASON.min(plain.len())).rev().find(|at| plain.is_char_boundary(*at));
     plain[..end.unwrap_or_default()].to_owned()

@@ -76,6 +76,12 @@ impl Place<'_> {
         Key::new(partition.as_bytes(), name.as_bytes())
     }
 
+    /// The record of a replay, in a partition of its own.
+    pub(super) fn replay_key(&self, id: &[u8; 16]) -> Result<Key, StoreError> {
+        let rest = [&self.bytes()[..], b"replay", id].concat();
+        Key::new(Keyspace::PullStreamState.partition(&rest)?.as_bytes(), b"")
+    }
+
     pub(super) fn audit_partition(&self, chain: u8, range: u64) -> Result<Partition, StoreError> {
         let rest = [&self.bytes()[..], &[chain], &range.to_be_bytes()].concat();
         Keyspace::Audit.partition(&rest)

@@ -43,6 +43,11 @@ impl Span {
         Ok(Self { times, next: first * ROWS_PER_RANGE, end })
     }
 
+    /// The rows of a time among these: for whoever knows where it begins.
+    pub(in super::super) fn among(times: Range<Timestamp>, rows: Range<u64>) -> Self {
+        Self { times, next: rows.start, end: rows.end }
+    }
+
     /// The same from a row on, where that is further.
     #[must_use]
     pub(in super::super) fn not_before(self, row: u64) -> Self {

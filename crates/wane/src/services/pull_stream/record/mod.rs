@@ -62,7 +62,7 @@ pub(super) struct Span {
 }
 
 impl Span {
-    fn is_legal(&self) -> bool {
+    pub(super) fn is_legal(&self) -> bool {
         let end = usize::from(self.index) + usize::from(self.count);
         self.row < COUNT_LIMIT && self.count > 0 && end <= MAX_BATCH
     }

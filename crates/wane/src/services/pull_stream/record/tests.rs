@@ -7,7 +7,7 @@ use super::*;
 use crate::clock::ManualClock;
 use crate::services::pull_stream::audit::Verdict;
 use crate::services::pull_stream::keys::{TokenKey, TokenKeys};
-use crate::services::pull_stream::token;
+use crate::services::pull_stream::token::{self, Claims};
 use crate::services::pull_stream::{Reader, Refusal};
 
 const BEGIN: u64 = 1_000_000_000_000;
@@ -92,7 +92,7 @@ impl World {
         let text = text(answer);
         let now = Timestamp::from_unix_millis(self.now);
         let ispb = "00000208".parse().unwrap();
-        let claims = token::verify(&self.keys, ispb, now, text).expect("a good token");
+        let claims: Claims = token::verify(&self.keys, ispb, now, text).expect("a good token");
         Presented {
             thread: claims.thread,
             epoch: claims.epoch,
