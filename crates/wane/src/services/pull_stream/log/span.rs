@@ -130,7 +130,7 @@ mod tests {
             let messages = [(ResourceId::draw(&*clock), message)];
             let sealed = SealedRow::seal(moment(row), [7; 16], &messages, None);
             let write = Write::new(sealed.value().unwrap(), Life::Permanent);
-            store.put(&place().row_key(row).unwrap(), write).await.unwrap();
+            drop(store.put(&place().row_key(row).unwrap(), write).await.unwrap());
             let is_first = row.is_multiple_of(ROWS_PER_RANGE);
             if is_first && !unnoted.contains(&range_of_row(row)) {
                 times::note(&store, place(), row, moment(row)).await.unwrap();
@@ -181,7 +181,7 @@ mod tests {
             let key = place().row_key(row).unwrap();
             let value = store.get(&key).await.unwrap().unwrap().value;
             let write = Write::new(value, Life::For(Ttl::from_secs(1).unwrap()));
-            store.put(&key, write).await.unwrap();
+            drop(store.put(&key, write).await.unwrap());
         }
         clock.advance(Duration::from_secs(2));
         assert_eq!(rows(&store, 700..800, 3_000).await, [777]);
