@@ -272,7 +272,7 @@ async fn operators_may_place_and_release_at_once() {
         longest_delay: SECOND / 10,
         ..Faults::NONE
     };
-    for seed in 0..100 {
+    for seed in 0..300 {
         let setup = setup();
         let store =
             FaultyStore::new(setup.store.clone(), Faults::NONE, seed, setup.machine.clock());

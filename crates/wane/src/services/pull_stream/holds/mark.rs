@@ -132,7 +132,9 @@ impl<'a, S: Store> MarkedRow<'a, S> {
     /// Takes a hold off a row that is gone.
     async fn forget(&self, mark: Option<(Mark, Value)>, id: &HoldId) -> Result<(), StoreError> {
         match mark {
-            Some((mark, value)) if mark.holds == [id.clone()] => self.remove(&value).await,
+            Some((mark, value)) if mark.holds == [id.clone()] => {
+                self.remove(&value).await.map(drop)
+            }
             // Others will find that it is gone as well.
             Some(_) | None => Ok(()),
         }
@@ -168,8 +170,7 @@ impl<'a, S: Store> MarkedRow<'a, S> {
         {
             return Ok(Tried::Again);
         }
-        self.remove(&value).await?;
-        Ok(Tried::Done(()))
+        Ok(if self.remove(&value).await? { Tried::Done(()) } else { Tried::Again })
     }
 
     /// Gives the row its end back, with which it is gone where that has passed. False where nobody
@@ -200,12 +201,12 @@ impl<'a, S: Store> MarkedRow<'a, S> {
         }
     }
 
-    /// Removes the mark, unless it has changed.
-    async fn remove(&self, value: &Value) -> Result<(), StoreError> {
-        let removed = self.store.compare_and_delete(&self.mark_key, value, Fence::NONE).await;
-        match removed {
-            // What stands there instead is somebody else's; unclear, it is without holds.
-            Ok(_) | Err(StoreError::Unknown { .. }) => Ok(()),
+    /// Removes the mark, unless it has changed. False where nobody knows.
+    async fn remove(&self, value: &Value) -> Result<bool, StoreError> {
+        match self.store.compare_and_delete(&self.mark_key, value, Fence::NONE).await {
+            // What stands there instead is somebody else's.
+            Ok(_) => Ok(true),
+            Err(StoreError::Unknown { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
