@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::audit::Remark;
 use super::budget::Budget;
+use super::institutions::Institutions;
 use super::keys::KeySource;
 use super::lines::Lines;
 use super::log::{Ingest, Place};
@@ -33,6 +34,7 @@ pub(super) struct Core<S> {
     pub(super) parking: Arc<Parking>,
     pub(super) policies: Policies,
     pub(super) owners: Owners,
+    pub(super) institutions: Institutions,
     pub(super) strangers: Strangers,
     /// What replays read of the archive.
     pub(super) restored: Restored,
@@ -47,6 +49,7 @@ impl<S: Store> Core<S> {
         keys: Arc<dyn KeySource>,
         settings: PullStreamSettings,
     ) -> Self {
+        let restored = Restored::of(settings.archive.as_ref());
         Self {
             store,
             keys,
@@ -58,8 +61,9 @@ impl<S: Store> Core<S> {
             parking: Arc::new(Parking::new(&*clock)),
             policies: Policies::default(),
             owners: Owners::default(),
+            institutions: Institutions::default(),
             strangers: Strangers::default(),
-            restored: Restored::default(),
+            restored,
             remarks_lost: AtomicU64::new(0),
             clock,
         }

@@ -59,11 +59,14 @@
 //! come from.
 
 mod archive;
+mod archived;
+mod archiving;
 mod audit;
 mod body;
 mod budget;
 mod core;
 mod holds;
+mod institutions;
 mod ispb;
 mod keys;
 mod lines;
@@ -78,6 +81,7 @@ mod regions;
 mod replay;
 mod resource_id;
 mod rounds;
+mod segment;
 mod settings;
 mod status;
 mod stored_keys;
@@ -85,7 +89,9 @@ mod strangers;
 mod token;
 mod token_view;
 
-pub use archive::{Archive, ArchiveError, ArchiveFuture, SegmentName};
+pub use archive::{Archive, ArchiveError, ArchiveFuture, NoSegmentName, SegmentName};
+pub use archived::{ArchiveCheck, ArchivedRow};
+pub use archiving::{ArchiveReport, ArchiveStatus};
 pub use audit::{Action, AuditCheck, AuditEntry, AuditPage, Chain, Verdict};
 pub use body::{Body, Delivered, Delivery, Gzip, XML};
 pub use holds::{Hold, HoldId, HoldState};
@@ -98,6 +104,7 @@ pub use record::MAX_READERS;
 pub use regions::{Failover, RegionMap, home_region};
 pub use replay::ReplayStarted;
 pub use resource_id::ResourceId;
+pub use segment::LONGEST_SEGMENT;
 pub use settings::PullStreamSettings;
 pub use status::StreamStatus;
 pub use stored_keys::{REFRESH_EVERY, StoredKeys};

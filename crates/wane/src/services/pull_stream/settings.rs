@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::PullStreamError;
+use super::archive::Archive;
 use super::body::Gzip;
 use super::policy::Policy;
 use super::record::MAX_READERS;
 use super::regions::checked_name;
+use super::segment::SEGMENT_BYTES;
 use super::token_view::TokenView;
 use crate::store::Ttl;
 
@@ -42,6 +44,14 @@ pub struct PullStreamSettings {
     pub gzip: Option<Arc<dyn Gzip>>,
     /// Where slots and tokens are shown as well; `None` for nowhere.
     pub view: Option<Arc<dyn TokenView>>,
+    /// Where rows are copied to before they expire; `None` for nowhere.
+    pub archive: Option<Arc<dyn Archive>>,
+    /// How long before its end a row is due for the archive, at least.
+    pub archive_before: Duration,
+    /// Bytes of rows that are archived in a second, at most: the stream goes first.
+    pub archive_rate: u64,
+    /// Bytes of rows after which a segment of the archive is full: up to 8 MiB.
+    pub archive_segment: usize,
 }
 
 impl Default for PullStreamSettings {
@@ -59,6 +69,10 @@ impl Default for PullStreamSettings {
             replay_life: Ttl::from_secs(DAY).unwrap_or(Ttl::MAX),
             gzip: None,
             view: None,
+            archive: None,
+            archive_before: Duration::from_secs(3 * DAY),
+            archive_rate: 16 << 20,
+            archive_segment: SEGMENT_BYTES,
         }
     }
 }
@@ -74,6 +88,10 @@ impl PullStreamSettings {
         if self.lease < Duration::from_millis(2) || self.token_life > Ttl::MAX.as_duration() {
             let reason = "give a lease of 2 ms or more, and a token life of up to 365 days";
             return Err(PullStreamError::Invalid { field: "lease", reason: reason.into() });
+        }
+        if self.archive_rate == 0 || !(1..=SEGMENT_BYTES).contains(&self.archive_segment) {
+            let reason = "give a byte a second or more, and segments of up to 8 MiB".into();
+            return Err(PullStreamError::Invalid { field: "archive_rate", reason });
         }
         self.policy().checked()?;
         Ok(self)

@@ -5,6 +5,7 @@
 //! Services run on the simulated time of tokio, which passes while everything waits. The store
 //! below has a clock of its own, which retention is tried with.
 
+mod archiving;
 mod audit;
 mod blundering;
 mod costs;

@@ -218,6 +218,7 @@ impl<S: Store> Log<'_, S> {
                     if end.next.is_multiple_of(ROWS_PER_RANGE) {
                         self.note_time(end.next, row.at()).await;
                     }
+                    self.core.institutions.note(&self.core.store, self.place).await;
                     if took > NONE_EXPIRES_FOR.min(life / 2) {
                         self.check_reach(end.next).await.map_err(|e| half_done(e.into()))?;
                     }

@@ -27,7 +27,7 @@ const PER_ROW: usize = 256;
 const VERSION: u8 = 1;
 
 /// Drawn for each row, by which its writer knows it again.
-pub(super) type WriteId = [u8; 16];
+pub(in super::super) type WriteId = [u8; 16];
 
 /// Bytes of one entry of the table: id, offset, length.
 const ENTRY: usize = ID_BYTES + 4 + 4;
@@ -55,7 +55,7 @@ pub(super) fn fits(lengths: impl Iterator<Item = usize>) -> bool {
 
 impl SealedRow {
     /// Seals messages that fit.
-    pub(super) fn seal(
+    pub(in super::super) fn seal(
         at: Timestamp,
         write: WriteId,
         messages: &[(ResourceId, Message)],
@@ -96,7 +96,7 @@ impl SealedRow {
         Self { at, write, messages, body, gzip, value: value.into() }
     }
 
-    pub(super) fn value(&self) -> Result<Value, StoreError> {
+    pub(in super::super) fn value(&self) -> Result<Value, StoreError> {
         Value::new(self.value.clone())
     }
 
@@ -107,7 +107,8 @@ impl SealedRow {
         })
     }
 
-    fn decoded(value: Bytes) -> Option<Self> {
+    /// Reads a row from its bytes; `None` where they are not all of one.
+    pub(in super::super) fn decoded(value: Bytes) -> Option<Self> {
         let mut rest = Rest { value: &value, at: 0 };
         let [VERSION] = rest.take()? else { return None };
         let at = Timestamp::from_unix_millis(u64::from_be_bytes(rest.take()?));

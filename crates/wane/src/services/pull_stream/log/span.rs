@@ -48,6 +48,12 @@ impl Span {
         Self { times, next: rows.start, end: rows.end }
     }
 
+    /// All rows of a range, whenever they came in.
+    pub(in super::super) fn whole(rows: Range<u64>) -> Self {
+        let ends = [u64::MIN, u64::MAX].map(Timestamp::from_unix_millis);
+        Self { times: ends[0]..ends[1], next: rows.start, end: rows.end }
+    }
+
     /// The same from a row on, where that is further.
     #[must_use]
     pub(in super::super) fn not_before(self, row: u64) -> Self {
@@ -130,7 +136,8 @@ mod tests {
             let messages = [(ResourceId::draw(&*clock), message)];
             let sealed = SealedRow::seal(moment(row), [7; 16], &messages, None);
             let write = Write::new(sealed.value().unwrap(), Life::Permanent);
-            drop(store.put(&place().row_key(row).unwrap(), write).await.unwrap());
+            let put = store.put(&place().row_key(row).unwrap(), write).await.unwrap();
+            assert!(put.is_applied());
             let is_first = row.is_multiple_of(ROWS_PER_RANGE);
             if is_first && !unnoted.contains(&range_of_row(row)) {
                 times::note(&store, place(), row, moment(row)).await.unwrap();
@@ -181,7 +188,7 @@ mod tests {
             let key = place().row_key(row).unwrap();
             let value = store.get(&key).await.unwrap().unwrap().value;
             let write = Write::new(value, Life::For(Ttl::from_secs(1).unwrap()));
-            drop(store.put(&key, write).await.unwrap());
+            assert!(store.put(&key, write).await.unwrap().is_applied());
         }
         clock.advance(Duration::from_secs(2));
         assert_eq!(rows(&store, 700..800, 3_000).await, [777]);

@@ -13,8 +13,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::services::pull_stream::archived::archived_rows;
 use crate::services::pull_stream::log::{Place, SealedRow};
-use crate::services::pull_stream::{ArchiveError, ArchiveFuture, Ispb};
+use crate::services::pull_stream::{Archive, ArchiveError, ArchiveFuture, Ispb};
 use crate::store::Timestamp;
 
 /// The most that is kept, in bytes of messages.
@@ -40,6 +41,21 @@ pub(in super::super) trait ArchivedRows:
         times: Range<Timestamp>,
         from_row: u64,
     ) -> ArchiveFuture<'a, Vec<(u64, SealedRow)>>;
+}
+
+/// An archive, of which the segments are read.
+#[derive(Debug)]
+struct Segments(Arc<dyn Archive>);
+
+impl ArchivedRows for Segments {
+    fn rows_from<'a>(
+        &'a self,
+        place: Place<'a>,
+        times: Range<Timestamp>,
+        from_row: u64,
+    ) -> ArchiveFuture<'a, Vec<(u64, SealedRow)>> {
+        Box::pin(archived_rows(&*self.0, place.region, place.ispb, times, from_row))
+    }
 }
 
 /// The archive as replays read it.
@@ -73,7 +89,13 @@ impl Kept {
 }
 
 impl Restored {
-    /// From this archive.
+    /// From the archive, where there is one.
+    pub(in super::super) fn of(archive: Option<&Arc<dyn Archive>>) -> Self {
+        let source = archive.map(|archive| Arc::new(Segments(Arc::clone(archive))) as _);
+        Self { source, kept: Mutex::default() }
+    }
+
+    /// From this source.
     #[cfg(test)]
     pub(in super::super) fn over(source: Arc<dyn ArchivedRows>) -> Self {
         Self { source: Some(source), kept: Mutex::default() }

@@ -38,7 +38,8 @@ impl ArchivedRows for Shelf {
     ) -> ArchiveFuture<'a, Vec<(u64, SealedRow)>> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         if self.is_damaged.load(Ordering::Relaxed) {
-            let segment = SegmentName { region: REGION.into(), ispb: place.ispb, rows: 0..256 };
+            let (region, ispb, rows) = (REGION.into(), place.ispb, 0..256);
+            let segment = SegmentName { region, ispb, rows, times, count: 256 };
             let reason = "its checksum differs".into();
             return Box::pin(async { Err(ArchiveError::Damaged { segment, reason }) });
         }

@@ -1,0 +1,435 @@
+//! Archiving: rows whose end is near, or of a time that somebody asks for, are copied into segments.
+//!
+//! Rows are read page by page and slower than they could be, as the stream goes first. When a
+//! segment is full it is planned in the record of `progress`, put, and its rows are counted as
+//! archived; so that a node that ends in between leaves a plan, and the next one carries it out.
+//!
+//! Nothing is deleted here: rows go with their retention, which is fixed when they come in. Those
+//! that went before they were archived are counted and told of.
+//!
+//! Invariants:
+//! - Rows are read below an end of the log that was known before: what is not there had expired.
+//! - Rows that are archived are not copied again.
+//! - What fails leaves the record where it is, and can be asked for again.
+
+mod draft;
+mod progress;
+
+use std::ops::Range;
+use std::time::Duration;
+
+use self::draft::{Draft, Due, Fate, Finished, Wanted, time_for};
+use self::progress::{Known, Plan};
+use super::archive::Archive;
+use super::audit::{Action, Verdict};
+use super::core::Core;
+use super::log::{Place, Span, SpanRow, log_end};
+use super::reader::Client;
+use super::segment;
+use super::{ArchiveError, Ispb, PullStream, PullStreamError};
+use crate::store::{PageLimit, Store, StoreError, Timestamp};
+
+/// Rows that are read at a time.
+const PAGE_ROWS: usize = 16;
+
+/// What a page takes beside its rows, for the pace.
+const PAGE_COST: usize = 4 << 10;
+
+/// How often other nodes may change the record under a call.
+const MOST_CONTENDED: usize = 32;
+
+/// How long the plan of another node is left to it.
+const LEFT_TO_OTHERS: Duration = Duration::from_secs(60);
+
+/// Pages that are looked through for the oldest row that is not archived.
+const MOST_PAGES: usize = 64;
+
+/// What was archived by a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ArchiveReport {
+    /// Segments that were written.
+    pub segments: u64,
+    /// Rows in them.
+    pub rows: u64,
+    /// Messages in those.
+    pub messages: u64,
+    /// Bytes of the segments.
+    pub bytes: u64,
+    /// Rows that had expired before they could be archived.
+    pub gone: u64,
+    /// When the last row came in that was archived.
+    pub reached: Option<Timestamp>,
+    /// Whether nothing is left of what was to be archived: ask again where not.
+    pub is_done: bool,
+}
+
+/// How far the archive of an institution is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArchiveStatus {
+    /// Rows that are archived, or had expired before.
+    pub rows: u64,
+    /// Rows that had expired before they were archived, since there has been an archive.
+    pub gone: u64,
+    /// When the oldest row came in that is not archived.
+    pub oldest: Option<Timestamp>,
+    /// For how long that one has been due; zero where none is.
+    pub lag: Duration,
+}
+
+impl<S: Store> PullStream<S> {
+    /// Archives the rows that came in at a time, up to a number of segments.
+    ///
+    /// Rows that are archived already are not copied again, so that the same call goes on where the
+    /// last one ended. The audit tells of every call. [`PullStreamError::Absent`] without an archive.
+    pub async fn archive(
+        &self,
+        ispb: Ispb,
+        times: Range<Timestamp>,
+        most_segments: u64,
+        who: &Client,
+    ) -> Result<ArchiveReport, PullStreamError> {
+        let done = self.archive_times(ispb, times.clone(), most_segments).await;
+        let verdict = match &done {
+            Ok(report) if report.segments == 0 => Verdict::Empty,
+            Ok(_) => Verdict::Done,
+            Err(PullStreamError::Invalid { .. }) => Verdict::Invalid,
+            Err(PullStreamError::Absent { .. }) => Verdict::Absent,
+            Err(_) => Verdict::Failed,
+        };
+        let mut entry = self.entry(Action::Archive, verdict, who, None);
+        entry.messages = done.as_ref().map_or(0, |report| report.messages);
+        let [from, to] = [times.start, times.end].map(Timestamp::as_unix_millis);
+        entry.reason = Some(format!("messages from {from} to {to}"));
+        let remarked = self.remark(ispb, entry).await;
+        let report = done?;
+        remarked.map_err(|error| unaudited(&error))?;
+        Ok(report)
+    }
+
+    async fn archive_times(
+        &self,
+        ispb: Ispb,
+        times: Range<Timestamp>,
+        most_segments: u64,
+    ) -> Result<ArchiveReport, PullStreamError> {
+        if times.is_empty() {
+            let reason = "it must be later than `from`".into();
+            return Err(PullStreamError::Invalid { field: "to", reason });
+        }
+        let (core, end) = (&*self.core, self.log_end(ispb).await?);
+        let place = core.place(ispb);
+        let from = Span::of(&core.store, place, times.clone(), end).await?.next_row();
+        let archive = core.archive()?;
+        let wanted = Wanted::Of(times);
+        Archiving { core, archive, place, wanted, from, end }.run(most_segments).await
+    }
+
+    /// Archives the rows of an institution whose end is near, up to a number of segments.
+    ///
+    /// Leaves alone what another node began within the last minute. The audit tells of what was
+    /// archived.
+    pub async fn archive_due(
+        &self,
+        ispb: Ispb,
+        most_segments: u64,
+    ) -> Result<ArchiveReport, PullStreamError> {
+        let (core, place) = (&*self.core, self.core.place(ispb));
+        let archive = core.archive()?;
+        let known = Known::read(&core.store, place).await?;
+        if let Some(plan) = known.progress.planned {
+            let at = Timestamp::from_unix_millis(plan.at);
+            if at.until(core.clock.now()) < LEFT_TO_OTHERS {
+                return Ok(ArchiveReport::default());
+            }
+        }
+        let end = self.log_end(ispb).await?;
+        let wanted = Wanted::Due(self.due(ispb).await?);
+        let archiving = Archiving { core, archive, place, wanted, from: 0, end };
+        let report = archiving.run(most_segments).await?;
+        if report.segments > 0 {
+            let who = Client::new("archiver")?;
+            let mut entry = self.entry(Action::Archive, Verdict::Done, &who, None);
+            entry.messages = report.messages;
+            entry.reason = Some("their end is near".into());
+            self.remark(ispb, entry).await.map_err(|error| unaudited(&error))?;
+        }
+        Ok(report)
+    }
+
+    /// How far the archive of an institution is. Changes nothing.
+    pub async fn archive_status(&self, ispb: Ispb) -> Result<ArchiveStatus, PullStreamError> {
+        let (core, place) = (&*self.core, self.core.place(ispb));
+        let end = self.log_end(ispb).await?;
+        let progress = Known::read(&core.store, place).await?.progress;
+        let mut oldest = None;
+        if let Some(gap) = progress.gap(0, end) {
+            let mut span = Span::whole(gap);
+            for _ in 0..MOST_PAGES {
+                let Some(rows) = span.page(&core.store, place, PageLimit::new(1)?).await? else {
+                    break;
+                };
+                oldest = rows.first().map(|row| row.sealed.at());
+                if oldest.is_some() {
+                    break;
+                }
+            }
+        }
+        let due = self.due(ispb).await?;
+        let lag = oldest.map_or(Duration::ZERO, |at| at.until(due.before));
+        Ok(ArchiveStatus { rows: progress.rows(), gone: progress.gone, oldest, lag })
+    }
+
+    /// What is due now.
+    async fn due(&self, ispb: Ispb) -> Result<Due, StoreError> {
+        let (core, now) = (&self.core, self.core.clock.now().as_unix_millis());
+        let retention = core.policy(ispb).await?.retention.as_millis();
+        let ahead = core.settings.archive_before.as_millis() as u64;
+        let before = now.saturating_sub(retention).saturating_add(ahead).min(now);
+        let with = before.saturating_add(ahead / 2).min(now);
+        let moment = Timestamp::from_unix_millis;
+        let expiring_by = moment(now.saturating_add(ahead));
+        Ok(Due { before: moment(before), with: moment(with), expiring_by, has_begun: false })
+    }
+
+    /// Where the log ends now.
+    async fn log_end(&self, ispb: Ispb) -> Result<u64, StoreError> {
+        log_end(&self.core.store, self.core.place(ispb)).await
+    }
+}
+
+fn unaudited(error: &PullStreamError) -> PullStreamError {
+    let source = format!("it was archived, and the audit does not tell of it: {error}");
+    StoreError::Unknown { backend: "audit", source: source.into() }.into()
+}
+
+impl<S> Core<S> {
+    /// Where rows are archived.
+    pub(super) fn archive(&self) -> Result<&dyn Archive, PullStreamError> {
+        let what = "there is no archive; start the server with the setting stream_archive";
+        self.settings.archive.as_deref().ok_or(PullStreamError::Absent { what })
+    }
+}
+
+/// One run over the log of an institution.
+struct Archiving<'a, S> {
+    core: &'a Core<S>,
+    archive: &'a dyn Archive,
+    place: Place<'a>,
+    wanted: Wanted,
+    /// The row to go on with.
+    from: u64,
+    /// Where the log ended before anything was read.
+    end: u64,
+}
+
+/// What was found next.
+enum Found {
+    Rows(Finished),
+    /// Nothing is left of these rows.
+    Gone(Range<u64>),
+    Nothing,
+}
+
+impl<S: Store> Archiving<'_, S> {
+    async fn run(mut self, most_segments: u64) -> Result<ArchiveReport, PullStreamError> {
+        let mut report = ArchiveReport::default();
+        let mut contended = 0;
+        while report.segments < most_segments {
+            let known = Known::read(&self.core.store, self.place).await?;
+            let is_done = if let Some(plan) = known.progress.planned.clone() {
+                self.carry_out(known, &plan, &mut report).await?
+            } else {
+                // Before there was an archive, rows went without one.
+                let gone_of = |rows: u64| if known.is_new() { 0 } else { rows };
+                match self.look(&known).await? {
+                    Found::Rows(finished) => {
+                        let gone = gone_of(finished.gone());
+                        self.write(known, finished, gone, &mut report).await?
+                    }
+                    Found::Gone(rows) => {
+                        let gone = gone_of(rows.end - rows.start);
+                        self.let_go(known, &rows, gone, &mut report).await?
+                    }
+                    Found::Nothing => {
+                        report.is_done = true;
+                        return Ok(report);
+                    }
+                }
+            };
+            contended = if is_done { 0 } else { contended + 1 };
+            if contended > MOST_CONTENDED {
+                return Err(PullStreamError::Contended);
+            }
+        }
+        Ok(report)
+    }
+
+    /// The next rows that are wanted and not archived.
+    async fn look(&mut self, known: &Known) -> Result<Found, PullStreamError> {
+        while let Some(gap) = known.progress.gap(self.from, self.end) {
+            let (finished, is_last) = self.draft(gap.clone()).await?;
+            if let Some(finished) = finished {
+                return Ok(Found::Rows(finished));
+            }
+            if is_last {
+                return Ok(Found::Nothing);
+            }
+            if matches!(self.wanted, Wanted::Due(_)) {
+                return Ok(Found::Gone(gap));
+            }
+            self.from = gap.end;
+        }
+        Ok(Found::Nothing)
+    }
+
+    /// A segment of the first wanted rows of a gap, and whether nothing more is wanted after them.
+    async fn draft(
+        &mut self,
+        gap: Range<u64>,
+    ) -> Result<(Option<Finished>, bool), PullStreamError> {
+        let mut draft = self.empty(gap.start);
+        let mut span = Span::whole(gap.clone());
+        while let Some(rows) = self.page(&mut span).await? {
+            for row in rows {
+                match self.wanted.fate(&row) {
+                    Fate::Take => draft.take(&row)?,
+                    Fate::Pass => draft.pass(row)?,
+                    Fate::Stop => return Ok((draft.finish(None)?, true)),
+                }
+                // Compressing a row takes up to some milliseconds, in which others wait.
+                tokio::task::yield_now().await;
+                if draft.is_full() {
+                    return Ok((draft.finish(None)?, false));
+                }
+            }
+        }
+        Ok((draft.finish(Some(gap.end))?, false))
+    }
+
+    fn empty(&self, start: u64) -> Draft {
+        Draft::new(self.place, start, self.core.settings.archive_segment)
+    }
+
+    /// The next page, at the pace of the settings.
+    async fn page(&self, span: &mut Span) -> Result<Option<Vec<SpanRow>>, PullStreamError> {
+        let (core, limit) = (self.core, PageLimit::new(PAGE_ROWS)?);
+        let rows = span.page(&core.store, self.place, limit).await?;
+        let bytes: usize = rows.iter().flatten().map(|row| row.record.value.len()).sum();
+        core.clock.sleep(time_for(bytes + PAGE_COST, core.settings.archive_rate)).await;
+        Ok(rows)
+    }
+
+    /// Plans a segment, puts it and counts its rows; false where another node was faster.
+    async fn write(
+        &mut self,
+        known: Known,
+        finished: Finished,
+        gone: u64,
+        report: &mut ArchiveReport,
+    ) -> Result<bool, PullStreamError> {
+        let Finished { rows, segment, .. } = &finished;
+        let now = self.core.clock.now().as_unix_millis();
+        let plan = Plan::new(rows, segment, gone, now);
+        let mut planned = known.progress.clone();
+        // Refused here where it could not be counted after all.
+        planned.clone().cover(rows)?;
+        planned.planned = Some(plan.clone());
+        let Some(known) = known.swap(&self.core.store, planned).await? else { return Ok(false) };
+        self.put(known, &plan, finished, report).await
+    }
+
+    /// Puts a segment that is planned and counts its rows.
+    async fn put(
+        &mut self,
+        known: Known,
+        plan: &Plan,
+        finished: Finished,
+        report: &mut ArchiveReport,
+    ) -> Result<bool, PullStreamError> {
+        let Finished { segment, bytes, messages, .. } = finished;
+        let length = bytes.len() as u64;
+        self.archive.put(&segment, bytes).await?;
+        if self.count(known, plan, report).await? {
+            report.segments += 1;
+            report.rows += segment.count;
+            report.messages += messages;
+            report.bytes += length;
+            let last = segment.times.end.as_unix_millis().saturating_sub(1);
+            report.reached = Some(Timestamp::from_unix_millis(last));
+            self.from = self.from.max(plan.rows().end);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Counts the rows of a plan as archived.
+    async fn count(
+        &self,
+        known: Known,
+        plan: &Plan,
+        report: &mut ArchiveReport,
+    ) -> Result<bool, PullStreamError> {
+        let mut progress = known.progress.clone();
+        progress.planned = None;
+        progress.cover(&plan.rows())?;
+        progress.gone += plan.gone;
+        let is_counted = known.swap(&self.core.store, progress).await?.is_some();
+        report.gone += if is_counted { plan.gone } else { 0 };
+        Ok(is_counted)
+    }
+
+    /// Counts rows of which nothing is left.
+    async fn let_go(
+        &self,
+        known: Known,
+        rows: &Range<u64>,
+        gone: u64,
+        report: &mut ArchiveReport,
+    ) -> Result<bool, PullStreamError> {
+        let mut progress = known.progress.clone();
+        progress.planned = None;
+        progress.cover(rows)?;
+        progress.gone += gone;
+        let is_counted = known.swap(&self.core.store, progress).await?.is_some();
+        report.gone += if is_counted { gone } else { 0 };
+        Ok(is_counted)
+    }
+
+    /// Carries out a plan that somebody left, or is at work on: it writes the same segment.
+    async fn carry_out(
+        &mut self,
+        known: Known,
+        plan: &Plan,
+        report: &mut ArchiveReport,
+    ) -> Result<bool, PullStreamError> {
+        let mut draft = self.empty(plan.rows().start);
+        let mut span = Span::whole(plan.rows());
+        while let Some(rows) = self.page(&mut span).await? {
+            for row in rows {
+                draft.take(&row)?;
+                tokio::task::yield_now().await;
+            }
+        }
+        let finished = draft.finish(Some(plan.rows().end))?;
+        // Those that have expired since the plan was made, and before.
+        let left = finished.as_ref().map_or(0, |finished| finished.segment.count);
+        let gone = plan.gone + plan.count().saturating_sub(left);
+        match finished {
+            Some(finished) if plan.is_of(&finished.segment) => {
+                self.put(known, plan, finished, report).await
+            }
+            // They are there if the segment was put.
+            _ if self.has(plan).await? => self.count(known, plan, report).await,
+            Some(finished) => self.write(known, finished, gone, report).await,
+            None => self.let_go(known, &plan.rows(), gone, report).await,
+        }
+    }
+
+    /// Whether the segment of a plan was put, whole.
+    async fn has(&self, plan: &Plan) -> Result<bool, ArchiveError> {
+        let Some(name) = plan.segment() else { return Ok(false) };
+        let Some(bytes) = self.archive.get(&name).await? else { return Ok(false) };
+        segment::decode(&name, &bytes)?;
+        Ok(true)
+    }
+}
