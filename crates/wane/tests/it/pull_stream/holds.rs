@@ -54,7 +54,8 @@ async fn kept(setup: &Setup) -> Kept {
                     Some(_) => kept.ending.push(number),
                     None => kept.endless.push(number),
                 },
-                (Some(Keyspace::PullStreamState), Ok(_)) => kept.marks += 1,
+                // Others there have names instead of numbers.
+                (Some(Keyspace::PullStreamState), Ok(0..10)) => kept.marks += 1,
                 _ => {}
             }
         }
@@ -385,7 +386,7 @@ async fn a_damaged_mark_is_an_error() {
     let page = setup.store.scan(None, PageLimit::MAX).await.expect("nothing fails here");
     let is_mark = |row: &&wane::store::Row| {
         Keyspace::of(row.key.partition()) == Some(Keyspace::PullStreamState)
-            && row.key.clustering().len() == 8
+            && *row.key.clustering() == 0_u64.to_be_bytes()
     };
     let mark = page.rows.iter().find(is_mark).expect("nothing fails here");
     let damaged = Write::new(Value::new(&b"{"[..]).expect("nothing fails here"), Life::Permanent);

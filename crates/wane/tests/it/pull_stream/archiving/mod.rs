@@ -314,3 +314,35 @@ async fn institutions_are_those_that_messages_came_in_for() {
     let elsewhere = setup.node_over(setup.store.clone(), settings);
     assert_eq!(elsewhere.institutions().await.unwrap(), []);
 }
+
+/// Of a log whose older rows have expired, but for some that are held, a replay has all: from the
+/// archive what is gone, from the log what is there, each once and in order.
+#[tokio::test(start_paused = true)]
+async fn a_replay_goes_over_the_archive_and_the_log() {
+    let (setup, shelf) = (dated(), Shelf::default());
+    let node = setup.node_over(setup.store.clone(), settings(&shelf));
+    let policy = Policy { retention: Ttl::from_secs(DAY).unwrap(), max_readers: 6 };
+    node.set_policy(ispb(), policy, &operator()).await.unwrap();
+    let old = ingest(&node, 100).await;
+    pass(&setup, SECOND * 10).await;
+    let held = ingest(&node, 50).await;
+    pass(&setup, SECOND * 10).await;
+    node.hold(ispb(), seconds(9..19), "case 17", &operator()).await.unwrap();
+    let older = ingest(&node, 100).await;
+    node.archive(ispb(), all_times(), ALL, &operator()).await.unwrap();
+    pass(&setup, SECOND * DAY as u32).await;
+    let new = ingest(&node, 30).await;
+
+    let times = Timestamp::from_unix_millis(0)..all_times().end;
+    let started = node.replay(ispb(), times, "case 17", &operator()).await.unwrap();
+    let (mut read, mut token) = (Vec::new(), started.token);
+    loop {
+        let pulled = node.replay_next(ispb(), &token, &many()).await.unwrap();
+        if pulled.batch.is_none() {
+            break;
+        }
+        read.extend(ids(&pulled));
+        token = pulled.next;
+    }
+    assert_eq!(read, [old, held, older, new].concat());
+}
