@@ -92,7 +92,10 @@ mod token_view;
 pub use archive::{Archive, ArchiveError, ArchiveFuture, NoSegmentName, SegmentName};
 pub use archived::{ArchiveCheck, ArchivedRow};
 pub use archiving::{ArchiveReport, ArchiveStatus};
-pub use audit::{Action, AuditCheck, AuditEntry, AuditPage, Chain, Verdict};
+pub use audit::{
+    Action, AuditCheck, AuditEntry, AuditListing, AuditPage, AuditQuery, Chain, ListedEntry,
+    MAX_LISTED, Verdict,
+};
 pub use body::{Body, Delivered, Delivery, Gzip, XML};
 pub use holds::{Hold, HoldId, HoldState};
 pub use ispb::Ispb;
@@ -190,8 +193,8 @@ pub enum PullStreamError {
     Contended,
 
     /// The audit is not as it was written. An operator must look.
-    #[error("row {row} of the audit: {reason}")]
-    BrokenChain { row: u64, reason: String },
+    #[error("audit, row {row} of the {chain}: {reason}")]
+    BrokenChain { chain: Chain, row: u64, reason: String },
 
     /// There is no such thing. Nothing was changed.
     #[error("{what}")]

@@ -3,7 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::audit::{self, Action, AuditCheck, AuditPage, Chain, Ending, Verdict};
+use super::audit::{
+    self, Action, AuditCheck, AuditListing, AuditPage, AuditQuery, Chain, Ending, Verdict,
+};
 use super::log::{Demand, Tail, Window, tail_key};
 use super::policy::Policy;
 use super::reader::Client;
@@ -98,22 +100,42 @@ impl<S: Store> PullStream<S> {
         chain: Chain,
         from: u64,
     ) -> Result<AuditPage, PullStreamError> {
-        Ok(audit::entries(&self.core.store, self.core.place(ispb), chain, from).await?)
+        audit::entries(&self.core.store, self.core.place(ispb), chain, from).await
+    }
+
+    /// Entries of both chains between two times, each with the row that it stands in. Changes nothing.
+    ///
+    /// [`PullStreamError::BrokenChain`] where a row on the way cannot be read; rows that are missing
+    /// are passed over, and [`PullStream::verify_audit`] tells of them.
+    pub async fn list_audit(
+        &self,
+        ispb: Ispb,
+        query: &AuditQuery,
+    ) -> Result<AuditListing, PullStreamError> {
+        let endings = [
+            self.ending(ispb, Chain::Transitions).await?,
+            self.ending(ispb, Chain::Remarks).await?,
+        ];
+        audit::list(&self.core.store, self.core.place(ispb), endings, query).await
     }
 
     /// Reads a chain of the audit to its end: [`PullStreamError::BrokenChain`] where a row was
-    /// changed, taken out, or cut off.
+    /// changed, moved, taken out, or cut off.
     pub async fn verify_audit(
         &self,
         ispb: Ispb,
         chain: Chain,
     ) -> Result<AuditCheck, PullStreamError> {
-        let place = self.core.place(ispb);
-        let ending = match chain {
-            Chain::Transitions => Ending::from(&self.standing(ispb).await?.0.audit),
-            Chain::Remarks => audit::hinted_end(&self.core.store, place).await?,
-        };
-        audit::verify(&self.core.store, place, chain, ending).await
+        let ending = self.ending(ispb, chain).await?;
+        audit::verify(&self.core.store, self.core.place(ispb), chain, ending).await
+    }
+
+    /// How far a chain is known to reach.
+    async fn ending(&self, ispb: Ispb, chain: Chain) -> Result<Ending, StoreError> {
+        match chain {
+            Chain::Transitions => Ok(self.standing(ispb).await?.0.audit.into()),
+            Chain::Remarks => audit::hinted_end(&self.core.store, self.core.place(ispb)).await,
+        }
     }
 
     /// Readers of all institutions that wait on this node for a message.

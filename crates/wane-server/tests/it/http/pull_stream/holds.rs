@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
-use wane::clock::{Clock as _, SystemClock};
+use wane::clock::SystemClock;
 
 use super::{ISPB, OTHER, Streams};
 use crate::server::{Answer, eventually};

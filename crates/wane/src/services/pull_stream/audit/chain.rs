@@ -1,17 +1,54 @@
 //! A row of a chain: its number, the hash of the row before, and entries.
 
+use std::fmt;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::AuditEntry;
-use super::verifying::Chain;
 use crate::services::pull_stream::log::Place;
 use crate::store::{Key, Life, StoreError, Value, Write};
 
 /// Rows of one partition.
 pub(super) const ROWS_PER_RANGE: u64 = 1_024;
+
+/// Which of an institution's chains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Chain {
+    /// Changes of state: starts, tokens that were used and issued, ends.
+    Transitions,
+    /// Calls that changed nothing, as rejections and retries, and what operators did.
+    Remarks,
+}
+
+impl Chain {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Transitions, Self::Remarks];
+
+    pub(super) fn letter(self) -> u8 {
+        match self {
+            Self::Transitions => b't',
+            Self::Remarks => b'r',
+        }
+    }
+
+    /// The name, as it is in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Transitions => "transitions",
+            Self::Remarks => "remarks",
+        }
+    }
+}
+
+impl fmt::Display for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
 
 /// The SHA-256 of a row. The first row follows a row of zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -51,7 +88,7 @@ impl ChainRow {
             key: key.clone(),
             reason: format!("it is not a row of the audit: {error}"),
         })?;
-        Ok((row, hash(key, value)))
+        Ok((row, hash_of(key, value)))
     }
 
     /// The write of the row, and its hash. What is audited is kept for good.
@@ -59,13 +96,13 @@ impl ChainRow {
         let json = serde_json::to_vec(self).map_err(|error| {
             StoreError::invalid("audit", format!("it cannot be written: {error}"))
         })?;
-        let hash = hash(key, &json);
+        let hash = hash_of(key, &json);
         Ok((Write::new(Value::new(json)?, Life::Permanent), hash))
     }
 }
 
 /// The hash covers where the row lies, so that no row stands for another.
-fn hash(key: &Key, value: &[u8]) -> RowHash {
+pub(super) fn hash_of(key: &Key, value: &[u8]) -> RowHash {
     let parts = [key.partition(), key.clustering()];
     let hash = parts.into_iter().fold(Sha256::new(), |hash, part| {
         hash.chain_update((part.len() as u64).to_be_bytes()).chain_update(part)

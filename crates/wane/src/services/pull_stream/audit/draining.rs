@@ -5,8 +5,7 @@
 //! before a crash: those have arrived, and the rest goes to the row after it.
 
 use super::AuditEntry;
-use super::chain::{ChainRow, RowHash, row_key};
-use super::verifying::Chain;
+use super::chain::{Chain, ChainRow, RowHash, row_key};
 use crate::services::pull_stream::log::Place;
 use crate::services::pull_stream::record::Riding;
 use crate::store::{Outcome, Store, StoreError};

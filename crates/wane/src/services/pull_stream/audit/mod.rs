@@ -9,18 +9,27 @@
 //! that carry entries there one wins, and both go on from what stands there.
 //!
 //! Flow: `entry` is an entry, `chain` a row and its hash, `draining` carries entries from the record
-//! to the chain, `remarking` appends the others, `verifying` reads a chain and checks it.
+//! to the chain, `remarking` appends the others. `reading` reads rows, `verifying` checks a chain,
+//! `listing` lists the entries of both, and `spot` is where a list goes on.
 
 mod chain;
 mod draining;
 mod entry;
+mod listing;
+mod reading;
 mod remarking;
+mod spot;
 mod verifying;
 
 pub(super) use chain::RowHash;
 pub(super) use draining::{Drained, drain};
+pub(super) use listing::list;
+pub(super) use reading::entries;
 pub(super) use remarking::{Remark, attend, hinted_end};
-pub(super) use verifying::{Ending, entries, verify};
+pub(super) use verifying::{Ending, verify};
 
+pub use chain::Chain;
 pub use entry::{Action, AuditEntry, Verdict};
-pub use verifying::{AuditCheck, AuditPage, Chain};
+pub use listing::{AuditListing, AuditQuery, ListedEntry, MAX_LISTED};
+pub use reading::AuditPage;
+pub use verifying::AuditCheck;

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::AuditEntry;
-use super::chain::{ChainRow, RowHash, row_key};
-use super::verifying::{Chain, Ending};
+use super::chain::{Chain, ChainRow, RowHash, row_key};
+use super::verifying::Ending;
 use crate::services::pull_stream::core::Core;
 use crate::services::pull_stream::lines::Attended;
 use crate::services::pull_stream::log::Place;
@@ -143,7 +143,7 @@ pub(in super::super) async fn hinted_end<S: Store>(
     store: &S,
     place: Place<'_>,
 ) -> Result<Ending, StoreError> {
-    hint(store, place).await.map(|End { row, prev }| Ending { rows: row, last: prev })
+    hint(store, place).await.map(|End { row, prev }| Ending::new(row, prev))
 }
 
 async fn hint<S: Store>(store: &S, place: Place<'_>) -> Result<End, StoreError> {

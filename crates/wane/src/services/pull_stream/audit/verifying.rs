@@ -1,32 +1,28 @@
-//! Reading a chain, and checking that nothing of it was changed, taken out or cut off.
-
-use serde::{Deserialize, Serialize};
+//! Checking that nothing of a chain was changed, moved, taken out or cut off, and naming what was.
+//!
+//! A row holds the hash of the one before, so that a row that was changed is given away by the one
+//! behind it. Where two do not fit, the row behind them decides which of the two it is: the one that
+//! it vouches for is as it was written. The last rows are compared with what is known elsewhere: how
+//! far the chain reached with which hash, and entries that were on their way then.
+//!
+//! Not here: a chain that was written anew from a row on, together with what is known of it
+//! elsewhere in the store. Hashes of rows that somebody else keeps tell of that: see `listing`.
 
 use super::AuditEntry;
-use super::chain::{ChainRow, ROWS_PER_RANGE, RowHash, row_key};
+use super::chain::{Chain, RowHash};
+use super::reading::{Found, MISPLACED, UNREADABLE, broken, rows};
 use crate::services::pull_stream::PullStreamError;
-use crate::services::pull_stream::log::{Place, first_rows};
+use crate::services::pull_stream::log::Place;
 use crate::services::pull_stream::record::Riding;
-use crate::store::{ClusteringRange, PageLimit, Store, StoreError};
+use crate::store::Store;
 
-/// Which of an institution's chains.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Chain {
-    /// Changes of state: starts, tokens that were used and issued, ends.
-    Transitions,
-    /// Calls that changed nothing: rejections, and retries.
-    Remarks,
-}
-
-impl Chain {
-    pub(super) fn letter(self) -> u8 {
-        match self {
-            Self::Transitions => b't',
-            Self::Remarks => b'r',
-        }
-    }
-}
+const MISSING: &str = "it is missing";
+const CHANGED: &str = "it was changed: the row behind it follows another one";
+const EMPTY: &str = "there is nothing in it";
+const ASTRAY: &str = "it does not follow the row before it";
+const REPLACED: &str = "another row is known to have stood in its place";
+const CUT_OFF: &str = "it is missing: the chain is cut off here";
+const NEVER_SENT: &str = "it does not hold the entries that were on their way to it";
 
 /// What a check found: the chain is whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,25 +33,26 @@ pub struct AuditCheck {
     pub entries: u64,
 }
 
-/// Entries of a chain, in order.
+/// What is known of the end of a chain from elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AuditPage {
-    /// The entries.
-    pub entries: Vec<AuditEntry>,
-    /// The row to go on with, or `None` at the end.
-    pub next: Option<u64>,
-}
-
-/// Where a chain must end at least: so many rows, and the hash of the last of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct Ending {
+    /// Rows that it has at least.
     pub(super) rows: u64,
-    pub(super) last: RowHash,
+    /// The hash of the last of them.
+    last: RowHash,
+    /// The entries that come next, as far as they are known.
+    coming: Vec<AuditEntry>,
 }
 
-impl From<&Riding> for Ending {
-    fn from(riding: &Riding) -> Self {
-        Self { rows: riding.row, last: riding.prev }
+impl Ending {
+    pub(super) fn new(rows: u64, last: RowHash) -> Self {
+        Self { rows, last, coming: Vec::new() }
+    }
+}
+
+impl From<Riding> for Ending {
+    fn from(riding: Riding) -> Self {
+        Self { rows: riding.row, last: riding.prev, coming: riding.entries }
     }
 }
 
@@ -66,60 +63,100 @@ pub(in super::super) async fn verify<S: Store>(
     chain: Chain,
     ending: Ending,
 ) -> Result<AuditCheck, PullStreamError> {
-    let (mut prev, mut check) = (RowHash::default(), AuditCheck { rows: 0, entries: 0 });
+    let mut walk = Walk::new(chain, ending);
     loop {
-        let rows = page(store, place, chain, check.rows).await?;
+        let rows = rows(store, place, chain, walk.check.rows).await?;
         if rows.is_empty() {
-            break;
+            return walk.end();
         }
-        for (row, hash) in rows {
-            if row.row != check.rows {
-                return broken(check.rows, "it is missing, or another one stands in its place");
-            }
-            if row.prev != prev {
-                return broken(row.row, "it does not follow the row before it");
-            }
-            prev = hash;
-            check.rows += 1;
-            check.entries += row.entries.len() as u64;
-            if ending.rows == check.rows && ending.last != prev {
-                return broken(row.row, "another row is known to have stood in its place");
-            }
+        for found in rows {
+            walk.step(&found)?;
         }
     }
-    if check.rows < ending.rows {
-        return broken(check.rows, "the chain is cut off here");
+}
+
+/// A check under way.
+struct Walk {
+    chain: Chain,
+    ending: Ending,
+    check: AuditCheck,
+    /// The hash of the row before.
+    prev: RowHash,
+    /// Whether that row is known to be as it was written.
+    is_known: bool,
+    /// Whether it does not fit the one before it: one of the two was changed.
+    is_doubted: bool,
+    /// Of the entries that come next, how many were seen.
+    seen: usize,
+}
+
+impl Walk {
+    fn new(chain: Chain, ending: Ending) -> Self {
+        let check = AuditCheck { rows: 0, entries: 0 };
+        let prev = RowHash::default();
+        Self { chain, ending, check, prev, is_known: true, is_doubted: false, seen: 0 }
     }
-    Ok(check)
-}
 
-fn broken(row: u64, reason: &str) -> Result<AuditCheck, PullStreamError> {
-    Err(PullStreamError::BrokenChain { row, reason: reason.into() })
-}
+    fn step(&mut self, found: &Found) -> Result<(), PullStreamError> {
+        let at = self.check.rows;
+        let row = found.row.as_ref().filter(|row| found.number == at && row.row == at);
+        let fits = row.is_some_and(|row| row.prev == self.prev);
+        if self.is_doubted {
+            return self.broken(if fits { at - 2 } else { at - 1 }, CHANGED);
+        }
+        let Some(row) = row else {
+            let reason = match (found.number == at, &found.row) {
+                (false, _) => MISSING,
+                (true, None) => UNREADABLE,
+                (true, Some(_)) => MISPLACED,
+            };
+            return self.broken(at, reason);
+        };
+        if row.entries.is_empty() {
+            return self.broken(at, EMPTY);
+        }
+        if !fits && self.is_known {
+            return self.broken(at, ASTRAY);
+        }
+        (self.is_doubted, self.is_known) = (!fits, false);
+        self.prev = found.hash;
+        self.check.rows += 1;
+        self.check.entries += row.entries.len() as u64;
+        if self.check.rows > self.ending.rows {
+            self.expect(at, &row.entries)?;
+        }
+        if self.check.rows != self.ending.rows {
+            return Ok(());
+        }
+        self.is_known = true;
+        match (self.is_doubted, self.ending.last == self.prev) {
+            (false, true) => Ok(()),
+            (false, false) => self.broken(at, REPLACED),
+            (true, true) => self.broken(at - 1, CHANGED),
+            (true, false) => self.broken(at, CHANGED),
+        }
+    }
 
-/// Entries from a row on: those of one page of rows.
-pub(in super::super) async fn entries<S: Store>(
-    store: &S,
-    place: Place<'_>,
-    chain: Chain,
-    from: u64,
-) -> Result<AuditPage, StoreError> {
-    let rows = page(store, place, chain, from).await?;
-    let next = rows.last().map(|(row, _)| row.row + 1);
-    let entries = rows.into_iter().flat_map(|(row, _)| row.entries).collect();
-    Ok(AuditPage { entries, next })
-}
+    /// Entries that were on their way when the check began have arrived as they were.
+    fn expect(&mut self, at: u64, entries: &[AuditEntry]) -> Result<(), PullStreamError> {
+        let coming = self.ending.coming.get(self.seen..).unwrap_or_default();
+        let as_sent = coming.iter().zip(entries).all(|(sent, there)| sent == there);
+        self.seen += entries.len();
+        self.is_known = self.seen <= self.ending.coming.len();
+        if as_sent { Ok(()) } else { self.broken(at, NEVER_SENT) }
+    }
 
-/// Rows from one on; none at the end.
-async fn page<S: Store>(
-    store: &S,
-    place: Place<'_>,
-    chain: Chain,
-    from: u64,
-) -> Result<Vec<(ChainRow, RowHash)>, StoreError> {
-    let key = row_key(place, chain, from)?;
-    let partition = place.audit_partition(chain.letter(), from / ROWS_PER_RANGE)?;
-    let range = ClusteringRange::new(key.clustering().to_vec(), Vec::new())?;
-    let page = first_rows(store, &partition, range, PageLimit::new(128)?).await?;
-    page.rows.iter().map(|row| ChainRow::read(&row.key, &row.record.value)).collect()
+    fn end(self) -> Result<AuditCheck, PullStreamError> {
+        if self.is_doubted {
+            return self.broken(self.check.rows - 2, CHANGED);
+        }
+        if self.check.rows < self.ending.rows {
+            return self.broken(self.check.rows, CUT_OFF);
+        }
+        Ok(self.check)
+    }
+
+    fn broken<T>(&self, row: u64, reason: &str) -> Result<T, PullStreamError> {
+        Err(broken(self.chain, row, reason))
+    }
 }
