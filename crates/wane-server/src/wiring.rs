@@ -14,7 +14,9 @@ use wane::services::device_auth::{
     self, DeviceAuth, DeviceAuthError, DeviceAuthSettings, DeviceKey, GuessSettings, UserCodeLength,
 };
 use wane::services::elections::{self, Elections, LeaseRules};
-use wane::services::pull_stream::{KeySource, PullStream, PullStreamError, PullStreamSettings};
+use wane::services::pull_stream::{
+    KeySource, PullStream, PullStreamError, PullStreamSettings, home_region,
+};
 use wane::services::sequences::{self, Sequences};
 use wane::store::{
     CacheSettings, CachedStore, DeadlineStore, ObservedStore, SpreadError, SpreadStore, StoreError,
@@ -108,7 +110,8 @@ impl WiringError {
             Self::Open(error) => matches!(error, OpenError::Unreachable { .. }),
             Self::Spread(SpreadError::Store(error))
             | Self::DeviceKey(DeviceAuthError::Store(error))
-            | Self::StreamKeys(StreamKeysError::Store(PullStreamError::Store(error))) => {
+            | Self::StreamKeys(StreamKeysError::Store(PullStreamError::Store(error)))
+            | Self::PullStream(PullStreamError::Store(error)) => {
                 matches!(error, StoreError::Unavailable { .. } | StoreError::Unknown { .. })
             }
             Self::Spread(_) | Self::DeviceKey(_) | Self::StreamKeys(_) | Self::PullStream(_) => {
@@ -173,6 +176,7 @@ impl Services {
         let spread = SpreadStore::open(observed.clone(), settings.buckets()).await?;
         let key = DeviceKey::in_store(&spread, &*clock).await?;
         let stream_keys = stream_keys::open(settings.stream_keys.as_ref(), &spread, &clock).await?;
+        let stream_home = home_region(&spread, settings.region.as_str()).await?;
         let deadline = settings.store_deadline_ms;
         let in_time = DeadlineStore::new(spread, name, deadline, Arc::clone(&clock));
         let is_shared = settings.storage.is_shared();
@@ -190,7 +194,8 @@ impl Services {
         let blobs = Blobs::with_settings(cached.uncached(), Arc::clone(&clock), blobs);
         let device_auth = device_auth_settings(settings)?;
         let device_auth = DeviceAuth::new(cached.uncached(), Arc::clone(&clock), key, device_auth);
-        let pull_stream = pull_stream(settings, cached.uncached(), &clock, stream_keys)?;
+        let pull_stream =
+            pull_stream(settings, cached.uncached(), &clock, (stream_keys, stream_home))?;
         let services = Arc::new(Parts {
             app_ttl,
             app_ttl_reads: AppTtl::new(cached.clone(), Arc::clone(&clock)),
@@ -312,12 +317,13 @@ fn pull_stream(
     settings: &Settings,
     store: CachedReads,
     clock: &SharedClock,
-    keys: Arc<dyn KeySource>,
+    (keys, home): (Arc<dyn KeySource>, String),
 ) -> Result<PullStream<CachedReads>, WiringError> {
     let usual = PullStreamSettings::default();
     let days = settings.stream_retention_days as u64;
     let wanted = PullStreamSettings {
         region: settings.region.as_str().to_owned(),
+        home,
         hold: settings.stream_hold_ms,
         lease: settings.stream_lease_ms,
         token_life: settings.stream_token_ms,

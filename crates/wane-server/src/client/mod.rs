@@ -28,6 +28,7 @@ mod exchange;
 mod holds;
 mod oauth_clients;
 mod outgoing;
+mod regions;
 mod secret;
 mod sequences;
 mod server_sent;

@@ -198,6 +198,7 @@ impl IntoResponses for OfInstitution {
             Code::TokenOutOfOrder,
             Code::Forbidden,
             Code::Gone,
+            Code::Elsewhere,
             Code::Limited,
             Code::Unavailable,
             Code::UnknownOutcome,

@@ -62,7 +62,7 @@ use self::device_auth::{
 use self::device_page::operator;
 use self::front::Fronted;
 use self::limiters::Counted;
-use self::pull_stream::{holds, operator as streams};
+use self::pull_stream::{holds, operator as streams, regions};
 use crate::wiring::Services;
 
 const READ: Access = Access::App(Scope::Read);
@@ -244,6 +244,9 @@ pub fn admin_routes() -> Vec<Route> {
         route!(POST "/api/v1/admin/holds", ADMIN, holds::place_hold),
         route!(GET "/api/v1/admin/holds", ADMIN, holds::list_holds),
         route!(DELETE "/api/v1/admin/holds/{holdId}", ADMIN, holds::release_hold),
+        route!(PUT "/api/v1/admin/regions/{ispb}", ADMIN, regions::set_regions),
+        route!(GET "/api/v1/admin/regions/{ispb}", ADMIN, regions::show_regions),
+        route!(POST "/api/v1/admin/regions/{ispb}/failover", ADMIN, regions::fail_over),
     ]
 }
 

@@ -16,7 +16,7 @@ use super::device_auth::{
 };
 use super::device_page::operator;
 use super::problem::ProblemBody;
-use super::pull_stream::{holds, operator as streams};
+use super::pull_stream::{holds, operator as streams, regions};
 use super::{admin, app_ttl, elections, health, pull_stream, sequences};
 
 #[derive(OpenApi)]
@@ -41,6 +41,7 @@ use super::{admin, app_ttl, elections, health, pull_stream, sequences};
         pull_stream::ingest, pull_stream::start, pull_stream::next, pull_stream::end,
         streams::status, streams::show_policy, streams::set_policy,
         holds::place_hold, holds::list_holds, holds::release_hold,
+        regions::set_regions, regions::show_regions, regions::fail_over,
     ),
     components(schemas(ProblemBody, RefusedBody, ContestedBody, OAuthErrorBody)),
     modifiers(&Bearer, &Names),

@@ -110,9 +110,7 @@ impl Code {
                 "The range lies outside of it",
             ),
             Self::Limited => ("limited", StatusCode::TOO_MANY_REQUESTS, "A limit was reached"),
-            Self::Elsewhere => {
-                ("elsewhere", StatusCode::MISDIRECTED_REQUEST, "Another region serves this")
-            }
+            Self::Elsewhere => ("elsewhere", StatusCode::MISDIRECTED_REQUEST, "Ask elsewhere"),
             Self::ArchiveDamaged => {
                 ("archive_damaged", StatusCode::BAD_GATEWAY, "The archive is damaged")
             }

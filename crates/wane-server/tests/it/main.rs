@@ -7,6 +7,7 @@ mod cli;
 mod cli_blobs;
 mod cli_devices;
 mod cli_streams;
+mod cli_streams_regions;
 mod client;
 mod connection;
 mod device_clients;

@@ -1,7 +1,7 @@
 //! `wane stream`: messages to institutions, and out of their streams until they are kept.
 //!
 //! `push` sends files. `pull` reads a stream: what came is kept first (see `sink`) and acknowledged
-//! then, by asking for more (see `pull`). `status`, `credential` and holds are the operator's.
+//! then, by asking for more (see `pull`). `status`, `credential`, holds and regions are the operator's.
 //!
 //! Reading and writing files blocks the thread, which has nothing else to do.
 
@@ -11,6 +11,7 @@ mod holds;
 mod message_directory;
 mod pull;
 mod push;
+mod regions;
 mod sink;
 mod stop;
 
@@ -48,7 +49,9 @@ impl StreamArguments {
             | StreamCommand::Credential { .. }
             | StreamCommand::Hold(_)
             | StreamCommand::Holds(_)
-            | StreamCommand::Release { .. } => None,
+            | StreamCommand::Release { .. }
+            | StreamCommand::Region(_)
+            | StreamCommand::Failover(_) => None,
         }
     }
 }
@@ -78,6 +81,11 @@ enum StreamCommand {
         /// The id that `hold` printed
         hold: HoldId,
     },
+    /// Say which region serves an institution, or set it and the one that may take over (for
+    /// operators)
+    Region(regions::RegionArguments),
+    /// Let the other region serve an institution (for operators)
+    Failover(regions::FailoverArguments),
 }
 
 /// Whose stream it is.
@@ -121,6 +129,12 @@ pub(super) async fn run(
             holds::list(ispb, &place.client.admin(), output).await
         }
         StreamCommand::Release { hold } => holds::release(&hold, &place.client.admin()).await,
+        StreamCommand::Region(arguments) => {
+            regions::region(&arguments, &place.client.admin(), output).await
+        }
+        StreamCommand::Failover(arguments) => {
+            regions::failover(&arguments, &place.client.admin(), output).await
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! `arriving` reads what producers send, `form` what readers want it in, `delivering` writes what
 //! they are sent; `counted` is what operators see of it, `operator` what they ask and set, `holds` what
-//! they keep. Rules of the stream itself are in `wane::services::pull_stream`.
+//! they keep, `regions` where it is served. Rules of the stream itself are in
+//! `wane::services::pull_stream`.
 
 mod arriving;
 mod counted;
@@ -12,6 +13,7 @@ mod form;
 pub(super) mod holds;
 mod multipart;
 pub(super) mod operator;
+pub(super) mod regions;
 
 pub(crate) use arriving::MOST_ARRIVING;
 pub(crate) use counted::StreamMetrics;

@@ -154,6 +154,10 @@ const CALLS: &[(&str, &str, &str, u16)] = &[
     ("GET", "/api/v1/admin/holds", "", 200),
     // There is none of that name.
     ("DELETE", "/api/v1/admin/holds/{holdId}", "", 404),
+    // The region of this server, which serves the institution before and after.
+    ("PUT", "/api/v1/admin/regions/{ispb}", r#"{"primary":"local","secondary":"r2"}"#, 200),
+    ("GET", "/api/v1/admin/regions/{ispb}", "", 200),
+    ("POST", "/api/v1/admin/regions/{ispb}/failover", r#"{"to":"local"}"#, 200),
     // Pages for everybody, who is sent to the first one without a code, and forms that are none.
     ("GET", "/device", "", 200),
     ("GET", "/device/", "", 200),

@@ -14,6 +14,7 @@ mod holding;
 mod holds;
 mod invariants;
 mod operating;
+mod regions;
 mod shared;
 mod tokens;
 pub(crate) mod wire;
