@@ -41,7 +41,10 @@ impl Admin {
     pub async fn fail_over(&self, ispb: Ispb, failover: &Failover) -> Result<u64, ClientError> {
         let named = [("to", &failover.to), ("reason", &failover.reason)];
         let named = named.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?)));
-        let body = named.map(|(name, text)| (name.to_owned(), text.into())).collect();
+        let mut body: Json = named.map(|(name, text)| (name.to_owned(), text.into())).collect();
+        if let Some(epoch) = failover.epoch {
+            body.insert("epoch".into(), epoch.into());
+        }
         let path = format!("/regions/{ispb}/failover");
         let answer = self.write(Method::POST, &path, Some(body)).await?;
         answer.read_as(|form: EpochForm| Ok(form.epoch))

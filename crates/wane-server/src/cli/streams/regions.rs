@@ -58,7 +58,7 @@ pub(super) async fn failover(
     output: &mut Output<'_>,
 ) -> Result<(), Failure> {
     let (to, reason) = (Some(arguments.to.clone()), Some(arguments.reason.clone()));
-    let epoch = admin.fail_over(arguments.ispb, &Failover { to, reason }).await?;
+    let epoch = admin.fail_over(arguments.ispb, &Failover { to, epoch: None, reason }).await?;
     told(epoch, &arguments.to, output)
 }
 

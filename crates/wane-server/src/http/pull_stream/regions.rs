@@ -8,9 +8,10 @@ use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use wane::services::apps::Credential;
-use wane::services::pull_stream::{Client, Failover, Ispb, RegionMap};
+use wane::services::pull_stream::{Failover, Ispb, RegionMap};
 use wane::store::Timestamp;
 
+use super::operator::operator;
 use crate::http::body::{self, ONE_OPERATION};
 use crate::http::described::{OfSystem, Reading};
 use crate::http::path;
@@ -53,6 +54,9 @@ pub(in crate::http) struct FailoverBody {
     /// The region that takes over. With it, the same call again changes nothing.
     #[schema(nullable = false, pattern = "^[a-z0-9-]{1,32}$")]
     to: Option<String>,
+    /// The epoch that whoever asks goes by: at any other one nothing is changed.
+    #[schema(nullable = false)]
+    epoch: Option<u64>,
     /// For the audit.
     #[schema(nullable = false, max_length = 256)]
     reason: Option<String>,
@@ -124,17 +128,12 @@ pub(in crate::http) async fn fail_over(
 ) -> Result<Json<EpochBody>, Problem> {
     let (ispb, who) = (institution(&uri)?, operator(&credential)?);
     let asked = body::json::<FailoverBody>(request, ONE_OPERATION, &services.clock).await?;
-    let FailoverBody { to, reason } = asked.unwrap_or_default();
-    let failover = Failover { to, reason };
+    let FailoverBody { to, epoch, reason } = asked.unwrap_or_default();
+    let failover = Failover { to, epoch, reason };
     Ok(Json(services.pull_stream.fail_over(ispb, &failover, &who).await?.into()))
 }
 
 fn institution(uri: &Uri) -> Result<Ispb, Problem> {
     let segment: Option<Vec<u8>> = path::segments(uri.path()).nth(ISPB).map(Iterator::collect);
     Ok(String::from_utf8_lossy(&segment.unwrap_or_default()).parse::<Ispb>()?)
-}
-
-/// What the audit calls the operator.
-fn operator(credential: &Credential) -> Result<Client, Problem> {
-    Ok(Client::new(&format!("key {}", credential.id()))?)
 }

@@ -82,7 +82,7 @@ async fn fetch(
 impl<S: Store> PullStream<S> {
     /// The segments of an institution, by their first row.
     pub async fn segments(&self, ispb: Ispb) -> Result<Vec<SegmentName>, PullStreamError> {
-        let mut segments = self.core.archive()?.list(&self.core.settings.region, ispb).await?;
+        let mut segments = self.core.archive()?.list(&self.core.settings.home, ispb).await?;
         segments.sort_by_key(|name| (name.rows.start, name.rows.end));
         Ok(segments)
     }
@@ -95,7 +95,7 @@ impl<S: Store> PullStream<S> {
         times: Range<Timestamp>,
         from_row: u64,
     ) -> Result<Vec<ArchivedRow>, PullStreamError> {
-        let region = &self.core.settings.region;
+        let region = &self.core.settings.home;
         let rows = archived_rows(self.core.archive()?, region, ispb, times, from_row).await?;
         let archived = |(row, sealed): (u64, SealedRow)| {
             let messages = (0..sealed.count()).filter_map(|index| sealed.message(index));

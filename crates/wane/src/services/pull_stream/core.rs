@@ -36,6 +36,8 @@ pub(super) struct Core<S> {
     pub(super) owners: Owners,
     pub(super) institutions: Institutions,
     pub(super) strangers: Strangers,
+    /// Readers that another region has to answer, who are noted as rarely.
+    pub(super) misdirected: Strangers,
     /// What replays read of the archive.
     pub(super) restored: Restored,
     /// Rejections that could not be written to the audit.
@@ -63,6 +65,7 @@ impl<S: Store> Core<S> {
             owners: Owners::default(),
             institutions: Institutions::default(),
             strangers: Strangers::default(),
+            misdirected: Strangers::default(),
             restored,
             remarks_lost: AtomicU64::new(0),
             clock,
@@ -87,7 +90,8 @@ impl<S: Store> Core<S> {
             None => self.settings.policy(),
         };
         let map = records.next().flatten();
-        let map = map.map(|record| RegionMap::read(&keys[1], &record.value)).transpose()?;
+        // One that cannot be read is written anew by whoever reads the state.
+        let map = map.and_then(|record| RegionMap::read(&keys[1], &record.value).ok());
         self.policies.note(ispb, policy, now);
         self.owners.note(ispb, map.map(Arc::new), now);
         Ok(policy)

@@ -50,9 +50,9 @@ async fn insert<S: Store>(store: &S, place: Place<'_>) -> Result<(), StoreError>
 }
 
 impl<S: Store> PullStream<S> {
-    /// The institutions of this region that messages have come in for, by their numbers.
+    /// The institutions of this store that messages have come in for, by their numbers.
     pub async fn institutions(&self) -> Result<Vec<Ispb>, PullStreamError> {
-        let partition = partition(&self.core.settings.region)?;
+        let partition = partition(&self.core.settings.home)?;
         let mut rest = Some(ClusteringRange::ALL);
         let mut found = Vec::new();
         while let Some(range) = rest {

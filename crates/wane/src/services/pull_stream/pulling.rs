@@ -266,7 +266,8 @@ impl<S: Store> PullStream<S> {
         Err(PullStreamError::Refused(refusal))
     }
 
-    /// Remarks on a call that another region has to answer.
+    /// Remarks on a call that another region has to answer: once a second, with how many others
+    /// there were, for who does not understand the answer asks again and again.
     async fn noted<T>(
         &self,
         ispb: Ispb,
@@ -275,11 +276,20 @@ impl<S: Store> PullStream<S> {
         client: &Client,
         used: Option<TokenHash>,
     ) -> Result<T, PullStreamError> {
-        if matches!(told, Err(PullStreamError::Elsewhere { .. })) {
-            let entry = self.entry(action, Verdict::Elsewhere, client, used);
-            if self.remark(ispb, entry).await.is_err() {
-                self.core.remarks_lost.fetch_add(1, Ordering::Relaxed);
+        if !matches!(told, Err(PullStreamError::Elsewhere { .. })) {
+            return told;
+        }
+        let is_lost = match self.core.misdirected.come(ispb, self.core.clock.monotonic()) {
+            Coming::Counted => false,
+            Coming::Lost => true,
+            Coming::Noted { unnoted } => {
+                let entry = self.entry(action, Verdict::Elsewhere, client, used);
+                let noted = self.remark(ispb, AuditEntry { unnoted, ..entry }).await;
+                noted.is_err()
             }
+        };
+        if is_lost {
+            self.core.remarks_lost.fetch_add(1, Ordering::Relaxed);
         }
         told
     }

@@ -208,6 +208,8 @@ impl<S: Store> Stream<'_, S> {
         if standing.state.elsewhere(&self.core.settings.region).is_some() && !self.is_fresh {
             standing = self.read(&key).await?;
         }
+        // With it comes the map, which is then not read once more.
+        let policy = self.core.policy(self.place.ispb).await?;
         self.follow(&standing.state).await;
         if let Some(region) = standing.state.elsewhere(&self.core.settings.region) {
             let region = region.to_owned();
@@ -216,7 +218,6 @@ impl<S: Store> Stream<'_, S> {
         }
         let now = self.core.clock.now();
         standing.state.distrust_leases(now, self.core.settings.longest_lease());
-        let policy = self.core.policy(self.place.ispb).await?;
         let messages = calls.iter().map(|caller| standing.state.wanted_by(&caller.call)).sum();
         let tail = self.tail.max(standing.state.tail_hint);
         let demand = Demand { state: &standing.state, now, messages, tail, is_one_off: false };
@@ -310,8 +311,8 @@ impl<S: Store> Stream<'_, S> {
 
     /// Looks once at what a later epoch says of regions.
     async fn follow(&mut self, state: &State) {
-        if state.region_epoch > self.region_epoch {
-            self.core.follow(self.place.ispb, state).await;
+        let is_new = state.region_epoch > self.region_epoch;
+        if is_new && self.core.follow(self.place.ispb, state).await {
             self.region_epoch = state.region_epoch;
         }
     }

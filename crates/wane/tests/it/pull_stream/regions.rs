@@ -4,16 +4,16 @@ use super::blundering::{Blunder, Blundering};
 use super::tripped::{Trip, Tripped};
 use super::*;
 use wane::services::pull_stream::{
-    Action, AuditEntry, Chain, Failover, Policy, RegionMap, Verdict, home_region,
+    Action, AuditEntry, Chain, Failover, Policy, RegionMap, StreamStatus, Verdict, home_region,
 };
-use wane::store::{Fence, Key, Keyspace, Life, StoreError, Ttl, Value, Write};
+use wane::store::{Faults, FaultyStore, Fence, Key, Keyspace, Life, StoreError, Ttl, Value, Write};
 
 fn operator() -> Client {
     Client::new("operator").expect("within the limits")
 }
 
 fn to(region: &str) -> Failover {
-    Failover { to: Some(region.into()), reason: Some("a drill".into()) }
+    Failover { to: Some(region.into()), reason: Some("a drill".into()), epoch: None }
 }
 
 /// The other region, whichever that is.
@@ -79,15 +79,21 @@ async fn a_node_of_another_region_serves_nothing_and_names_the_one_that_does() {
         let status = node.status(ispb()).await.unwrap();
         assert_eq!(elsewhere(node.ingest(ispb(), batch([1])).await), "r1");
         assert_eq!(elsewhere(node.start(ispb(), &many()).await), "r1");
+        assert_eq!(elsewhere(node.start(ispb(), &many()).await), "r1");
+        true_sleep(SECOND).await;
         assert_eq!(elsewhere(node.next(ispb(), &before.next, &many()).await), "r1");
+        true_sleep(SECOND).await;
         assert_eq!(elsewhere(node.end(ispb(), &before.next, &operator()).await), "r1");
-        assert_eq!(node.status(ispb()).await.unwrap(), status, "nothing was changed");
+        let lag = node.status(ispb()).await.unwrap().lag;
+        let standing = StreamStatus { lag, ..status };
+        assert_eq!(node.status(ispb()).await.unwrap(), standing, "nothing was changed");
     }
     let remarks = entries(&own, Chain::Remarks).await;
     let actions: Vec<_> = remarks.iter().map(|entry| (entry.action, entry.verdict)).collect();
     let refused = [Action::Start, Action::Next, Action::End].map(|a| (a, Verdict::Elsewhere));
     assert_eq!(actions, [refused, refused].concat());
     assert_eq!(remarks[1].used_hash(), Some(token_hash(&before.next)));
+    assert_eq!(remarks[1].unnoted, 1, "of two in a second one is noted, the other counted");
     let after = own.next(ispb(), &before.next, &many()).await.unwrap();
     assert_eq!(ids(&after).len(), 10, "what was begun there goes on here");
     own.ingest(ispb(), batch([20])).await.unwrap();
@@ -279,8 +285,8 @@ async fn a_node_that_finds_the_state_ahead_of_the_map_completes_it() {
         let (node, dead) = (setup.node_in(region), Tripped::new(setup.store.clone()));
         set_up(&node).await;
         let dying = setup.node_over(dead.clone(), settings_in("r2"));
-        // What it does last is the map.
-        dead.set(Trip::Hangs { at: calls_of_a_failover(false).await - 1, after: false });
+        // It reads the map and the state, writes the state, and then the map.
+        dead.set(Trip::Hangs { at: 3, after: false });
         assert!(dies_over(&dying, &to("r2")).await);
         assert_eq!(mapped(&setup).await, Some((1, "r1".into())));
         match node.start(ispb(), &many()).await {
@@ -382,4 +388,92 @@ async fn the_home_of_a_store_is_the_region_that_came_first() {
     assert!(setup.store.put(&wrong, write).await.unwrap().is_applied());
     let told = home_region(&setup.store, "r1").await.unwrap_err();
     assert!(matches!(told, PullStreamError::Store(StoreError::Corrupt { .. })), "{told:?}");
+}
+
+/// A trap: the failover wrote the audit before the record, and was slower than every round.
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_never_idle_is_handed_over() {
+    let setup = setup();
+    let slow = Faults { delay: 1.0, longest_delay: SECOND / 50, ..Faults::NONE };
+    let store = FaultyStore::new(setup.store.clone(), Faults::NONE, 3, setup.machine.clock());
+    let node = |region: &str| {
+        let region = region.to_owned();
+        setup.node_over(store.clone(), PullStreamSettings { region, ..Default::default() })
+    };
+    let (old, new) = (node("r1"), node("r2"));
+    set_up(&old).await;
+    ingest(&old, 3_000).await;
+    store.set_faults(slow);
+    let mut readers = tokio::task::JoinSet::new();
+    for _ in 0..6 {
+        let old = old.clone();
+        readers.spawn(async move {
+            let mut pulled = old.start(ispb(), &single()).await?;
+            loop {
+                pulled = old.next(ispb(), &pulled.next, &single()).await?;
+            }
+        });
+    }
+    true_sleep(SECOND).await;
+    new.fail_over(ispb(), &to("r2"), &operator()).await.unwrap();
+    while let Some(ended) = readers.join_next().await {
+        assert_eq!(elsewhere::<()>(ended.unwrap()), "r2");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_goes_by_another_epoch_or_turns_a_pair_round_changes_nothing() {
+    let setup = setup();
+    let node = setup.node_in("r1");
+    set_up(&node).await;
+    let first = Failover { epoch: Some(1), ..turn() };
+    assert_eq!(node.fail_over(ispb(), &first, &operator()).await.unwrap().epoch, 2);
+    let field = |answer: Result<RegionMap, PullStreamError>| match answer {
+        Err(PullStreamError::Invalid { field, .. }) => field,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(field(node.fail_over(ispb(), &first, &operator()).await), "epoch", "asked again");
+    let turned_round = node.set_regions(ispb(), "r1", "r2", &operator()).await;
+    assert_eq!(field(turned_round), "primary");
+    let map = node.region_map(ispb()).await.unwrap().unwrap();
+    assert_eq!((&*map.primary, map.epoch), ("r2", 2));
+}
+
+/// What a restore from several moments leaves, and damage.
+#[tokio::test(start_paused = true)]
+async fn a_map_that_is_ahead_or_damaged_is_written_anew() {
+    let setup = setup();
+    let (one, other) = (setup.node_in("r1"), setup.node_in("r2"));
+    set_up(&one).await;
+    let ahead = br#"{"epoch":5,"primary":"r2","secondary":"r1"}"#;
+    let write = Write::new(Value::new(&ahead[..]).unwrap(), Life::Permanent).fenced(Fence(5));
+    assert!(setup.store.put(&map_key(), write).await.unwrap().is_applied());
+    let map = other.fail_over(ispb(), &to("r2"), &operator()).await.unwrap();
+    assert_eq!((&*map.primary, map.epoch), ("r2", 6));
+    assert_eq!(mapped(&setup).await, Some((6, "r2".into())));
+
+    let damaged = Write::new(Value::new(&b"{"[..]).unwrap(), Life::Permanent).fenced(Fence(6));
+    assert!(setup.store.put(&map_key(), damaged).await.unwrap().is_applied());
+    true_sleep(SECOND * 2).await;
+    other.ingest(ispb(), batch([0])).await.unwrap();
+    other.start(ispb(), &single()).await.unwrap();
+    assert_eq!(mapped(&setup).await, Some((6, "r2".into())));
+}
+
+/// Nobody reads, and the one who let the region take over died before the map was written.
+#[tokio::test(start_paused = true)]
+async fn producers_of_the_new_region_need_no_reader_to_be_let_in() {
+    let setup = setup();
+    let (old, new) = (setup.node_in("r1"), setup.node_in("r2"));
+    set_up(&old).await;
+    let map = setup.store.get(&map_key()).await.unwrap().unwrap();
+    new.fail_over(ispb(), &to("r2"), &operator()).await.unwrap();
+    let standing = setup.store.get(&map_key()).await.unwrap().unwrap();
+    let gone = setup.store.compare_and_delete(&map_key(), &standing.value, standing.fence).await;
+    assert!(gone.unwrap().is_applied());
+    let before = Write::new(map.value, Life::Permanent).fenced(map.fence);
+    assert!(setup.store.put(&map_key(), before).await.unwrap().is_applied());
+    true_sleep(SECOND * 2).await;
+    setup.node_in("r2").ingest(ispb(), batch([0])).await.unwrap();
+    assert_eq!(elsewhere(setup.node_in("r1").ingest(ispb(), batch([1])).await), "r2");
 }

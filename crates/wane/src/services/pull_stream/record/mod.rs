@@ -170,9 +170,10 @@ impl State {
         Self { version: self.version + 1, nonce: clock.random_u64(), ..self.clone() }
     }
 
-    /// Its next version, in which these regions serve the stream.
-    pub(super) fn handed_over(&self, regions: Regions, clock: &dyn Clock) -> Self {
-        let (region_epoch, regions) = (self.region_epoch + 1, Some(regions));
+    /// Its next version, in which these regions serve the stream, under an epoch beyond its own and
+    /// beyond `known`.
+    pub(super) fn handed_over(&self, regions: Regions, known: u64, clock: &dyn Clock) -> Self {
+        let (region_epoch, regions) = (self.region_epoch.max(known) + 1, Some(regions));
         Self { region_epoch, regions, ..self.successor(clock) }
     }
 

@@ -53,6 +53,11 @@ impl RegionMap {
         (&self.primary, &self.secondary) == (&regions.primary, &regions.secondary)
     }
 
+    /// Whether it names this pair the other way round.
+    pub(super) fn is_turned(&self, regions: &Regions) -> bool {
+        (&self.primary, &self.secondary) == (&regions.secondary, &regions.primary)
+    }
+
     /// The pair once the other one has taken over.
     pub(super) fn turned(&self, now: Timestamp) -> Regions {
         Regions {
@@ -151,6 +156,12 @@ impl Owners {
 
     pub(in super::super) fn note(&self, ispb: Ispb, found: Found, now: Duration) {
         let mut known = self.0.lock();
+        let epoch = |found: &Found| found.as_ref().map_or(0, |map| map.epoch);
+        let is_later =
+            |(other, at): &(Found, Duration)| now < *at + KNOWN_FOR && epoch(other) > epoch(&found);
+        if known.get(&ispb).is_some_and(is_later) {
+            return;
+        }
         if known.len() >= MOST_KNOWN {
             known.clear();
         }

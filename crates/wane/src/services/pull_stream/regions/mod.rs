@@ -30,7 +30,7 @@ use super::core::Core;
 use super::reader::Client;
 use super::record::State;
 use super::{Ispb, PullStream, PullStreamError};
-use crate::store::{Key, Outcome, Store, StoreError, Value};
+use crate::store::{Key, Outcome, Record, Store, StoreError, Value};
 
 /// The longest reason, in bytes: it rides in the state record.
 const MAX_REASON: usize = 256;
@@ -44,6 +44,8 @@ pub struct Failover {
     /// The region that shall serve the institution. Given, the same call again changes nothing;
     /// `None` for the one that does not.
     pub to: Option<String>,
+    /// The epoch that the caller goes by: at any other one nothing is changed.
+    pub epoch: Option<u64>,
     /// Why, for the audit: up to 256 bytes.
     pub reason: Option<String>,
 }
@@ -66,8 +68,9 @@ impl<S: Store> PullStream<S> {
 
     /// Says which regions serve an institution: the first one does, the other one may take over.
     ///
-    /// Asked for by the pair that stands, it changes nothing. Nodes of other regions refuse readers
-    /// from then on, and producers within a second.
+    /// Asked for by the pair that stands, it changes nothing, and the other way round it is refused:
+    /// that is a failover. Nodes of other regions refuse readers from then on, and producers within a
+    /// second.
     pub async fn set_regions(
         &self,
         ispb: Ispb,
@@ -79,6 +82,10 @@ impl<S: Store> PullStream<S> {
             let asked = Regions::new(primary, secondary)?;
             Ok(match standing {
                 Some(map) if map.is_of(&asked) => Planned::Stands(map),
+                Some(map) if map.is_turned(&asked) => {
+                    let reason = format!("{} serves it; to turn that, fail over", map.primary);
+                    return Err(PullStreamError::Invalid { field: "primary", reason });
+                }
                 Some(map) => Planned::Changes(asked.since(map.failed_over_at)),
                 None => Planned::Changes(asked),
             })
@@ -97,7 +104,8 @@ impl<S: Store> PullStream<S> {
         who: &Client,
     ) -> Result<RegionMap, PullStreamError> {
         let now = self.core.clock.now();
-        let (to, reason) = (failover.to.as_deref(), failover.reason.as_deref());
+        let Failover { to, epoch, reason } = failover;
+        let (to, reason) = (to.as_deref(), reason.as_deref());
         let plan = |standing: Option<RegionMap>, known: &Known| {
             check_reason(reason)?;
             let map = standing.ok_or(PullStreamError::Absent {
@@ -105,6 +113,11 @@ impl<S: Store> PullStream<S> {
             })?;
             match to {
                 Some(to) if to == map.primary => Ok(Planned::Stands(map)),
+                _ if epoch.is_some_and(|epoch| epoch != map.epoch) => {
+                    let RegionMap { epoch, primary, .. } = &map;
+                    let reason = format!("it is {epoch} by now, and {primary} serves; look again");
+                    Err(PullStreamError::Invalid { field: "epoch", reason })
+                }
                 Some(to) if to != map.secondary => {
                     let reason = format!("give {} or {}", map.primary, map.secondary);
                     Err(PullStreamError::Invalid { field: "to", reason })
@@ -149,7 +162,19 @@ impl<S: Store> PullStream<S> {
         })?;
         // Those who wait here are told at once whether they wait at the wrong place.
         self.core.parking.wake(ispb, usize::MAX, None);
+        self.drain_entry(ispb).await;
         Ok(map)
+    }
+
+    /// Carries the entry of a change to the chain. What fails to get there rides on, and goes with
+    /// the next round.
+    async fn drain_entry(&self, ispb: Ispb) {
+        let place = self.core.place(ispb);
+        let Ok(key) = place.state_key("state") else { return };
+        let Ok(Some(record)) = self.core.store.get(&key).await else { return };
+        if let Ok(state) = State::read(&key, &record.value) {
+            drop(audit::drain(&self.core.store, place, state.audit).await);
+        }
     }
 
     /// Changes the state record: what it says of regions then.
@@ -159,11 +184,10 @@ impl<S: Store> PullStream<S> {
         asking: Asking<'_>,
         plan: impl Fn(Option<RegionMap>, &Known) -> Result<Planned, PullStreamError>,
     ) -> Result<RegionMap, PullStreamError> {
-        let place = self.core.place(ispb);
-        let key = place.state_key("state")?;
+        let key = self.core.place(ispb).state_key("state")?;
         let mut known = Known { map: self.core.read_map(ispb).await?, unclear: None };
+        let mut record = self.core.store.get(&key).await?;
         for _ in 0..ATTEMPTS {
-            let record = self.core.store.get(&key).await?;
             let (state, value) = match record {
                 Some(record) => (State::read(&key, &record.value)?, Some(record.value)),
                 None => (State::untouched(), None),
@@ -172,47 +196,55 @@ impl<S: Store> PullStream<S> {
                 Planned::Stands(map) => return Ok(map),
                 Planned::Changes(regions) => regions,
             };
-            let mut next = state.handed_over(regions, &*self.core.clock);
-            let drained = audit::drain(&self.core.store, place, state.audit.clone()).await;
-            drained.forget_in(&mut next.audit);
+            // A map that is ahead of the state was restored from another moment than it.
+            let beyond = known.map.as_ref().map_or(0, |map| map.epoch);
+            let mut next = state.handed_over(regions, beyond, &*self.core.clock);
             let entry = self.entry(asking.action, Verdict::Done, asking.who, None);
             let reason = asking.reason.map(Into::into);
             next.audit.entries.push(AuditEntry { reason, ..entry });
-            if self.replaced(&key, value, &next, &mut known).await? {
-                // What fails to get there rides on, and goes with the next round.
-                drop(audit::drain(&self.core.store, place, next.audit.clone()).await);
-                return next.region_map().ok_or(PullStreamError::Contended);
-            }
+            // Planned at once against what stood in the way: those who are busy there plan as fast.
+            record = match self.replaced(&key, value, &next, &mut known).await? {
+                Replaced::Done => return next.region_map().ok_or(PullStreamError::Contended),
+                Replaced::Overtaken(record) => record,
+            };
         }
         Err(known.unclear.map_or(PullStreamError::Contended, PullStreamError::Store))
     }
 
-    /// Replaces the record; false where somebody else was faster, or may have been.
+    /// Replaces the record, or says what stands there instead.
     async fn replaced(
         &self,
         key: &Key,
         value: Option<Value>,
         next: &State,
         known: &mut Known,
-    ) -> Result<bool, PullStreamError> {
+    ) -> Result<Replaced, PullStreamError> {
         let write = next.write()?;
         let outcome = match &value {
             None => self.core.store.insert_if_not_exists(key, write).await,
             Some(value) => self.core.store.compare_and_swap(key, value, write).await,
         };
         match outcome {
-            Ok(Outcome::Applied { .. }) => Ok(true),
-            Ok(Outcome::Refused { .. }) => Ok(false),
+            Ok(Outcome::Applied { .. }) => Ok(Replaced::Done),
+            Ok(Outcome::Refused { current }) => Ok(Replaced::Overtaken(current)),
             Err(unknown @ StoreError::Unknown { .. }) => {
                 let Ok(record) = self.core.store.get(key).await else { return Err(unknown.into()) };
                 let Some(record) = record else { return Err(unknown.into()) };
                 known.unclear = Some(unknown);
-                Ok(State::read(key, &record.value)?.is_write(next))
+                let is_ours = State::read(key, &record.value)?.is_write(next);
+                Ok(if is_ours { Replaced::Done } else { Replaced::Overtaken(Some(record)) })
             }
             // It says that nothing was written, which an earlier try may yet have been.
             Err(error) => Err(known.unclear.take().unwrap_or(error).into()),
         }
     }
+}
+
+/// What became of a try to replace the record.
+enum Replaced {
+    Done,
+    /// Somebody else was faster, or may have been.
+    Overtaken(Option<Record>),
 }
 
 /// Who asks for what, and why.
@@ -242,41 +274,48 @@ impl Known {
 }
 
 impl<S: Store> Core<S> {
-    /// Which regions serve an institution, as the map says.
+    /// Which regions serve an institution, as the map says. One that cannot be read counts as none:
+    /// it follows from the state, and is written anew.
     pub(super) async fn read_map(&self, ispb: Ispb) -> Result<Option<RegionMap>, StoreError> {
         let key = map_key(self.place(ispb))?;
         let record = self.store.get(&key).await?;
-        record.map(|record| RegionMap::read(&key, &record.value)).transpose()
+        Ok(record.and_then(|record| RegionMap::read(&key, &record.value).ok()))
     }
 
     /// Brings the map up to what the state says, unless it is there already.
     async fn raise_map(&self, ispb: Ispb, map: &RegionMap) -> Result<(), StoreError> {
         let key = map_key(self.place(ispb))?;
-        // Refused, it is as high or higher already: its fence is its epoch.
-        drop(self.store.put(&key, map.write()?).await?);
-        let known = Some(Arc::new(map.clone()));
-        self.owners.note(ispb, known, self.clock.monotonic());
+        // Refused, it is higher already: its fence is its epoch.
+        let outcome = self.store.put(&key, map.write()?).await?;
+        let known = match outcome {
+            Outcome::Refused { current: Some(current) } => {
+                RegionMap::read(&key, &current.value).unwrap_or_else(|_| map.clone())
+            }
+            Outcome::Refused { current: None } | Outcome::Applied { .. } => map.clone(),
+        };
+        self.owners.note(ispb, Some(Arc::new(known)), self.clock.monotonic());
         Ok(())
     }
 
-    /// Takes note of what a state says that was just read, and brings up a map that is behind.
-    /// Failing is no harm: the next one who reads the state does it.
-    pub(super) async fn follow(&self, ispb: Ispb, state: &State) {
-        let Some(map) = state.region_map() else { return };
+    /// Takes note of what a state says that was just read, and brings up a map that is behind. False
+    /// where that failed: whoever reads the state next is to try again.
+    pub(super) async fn follow(&self, ispb: Ispb, state: &State) -> bool {
+        let Some(map) = state.region_map() else { return true };
         let known = self.owners.known(ispb, self.clock.monotonic());
         if known.flatten().is_some_and(|known| known.epoch >= map.epoch) {
-            return;
+            return true;
         }
-        let Ok(found) = self.read_map(ispb).await else { return };
-        if found.is_some_and(|found| found.epoch >= map.epoch) {
-            self.owners.note(ispb, Some(Arc::new(map)), self.clock.monotonic());
-            return;
+        let Ok(found) = self.read_map(ispb).await else { return false };
+        if let Some(found) = found.filter(|found| found.epoch >= map.epoch) {
+            self.owners.note(ispb, Some(Arc::new(found)), self.clock.monotonic());
+            return true;
         }
-        drop(self.raise_map(ispb, &map).await);
+        self.raise_map(ispb, &map).await.is_ok()
     }
 
     /// [`PullStreamError::Elsewhere`] where another region serves the institution. That it is ours is
-    /// believed for a second; that it is not is looked at again.
+    /// believed for a second; that it is not is looked at again, and in the state, which the map may
+    /// be behind.
     pub(super) async fn check_owner(&self, ispb: Ispb) -> Result<(), PullStreamError> {
         let own =
             |map: Option<&RegionMap>| map.is_none_or(|map| map.primary == self.settings.region);
@@ -285,8 +324,23 @@ impl<S: Store> Core<S> {
             return Ok(());
         }
         let found = self.read_map(ispb).await?;
-        self.owners.note(ispb, found.clone().map(Arc::new), now);
-        match found {
+        if own(found.as_ref()) {
+            self.owners.note(ispb, found.map(Arc::new), now);
+            return Ok(());
+        }
+        let key = self.place(ispb).state_key("state")?;
+        let record = self.store.get(&key).await?;
+        let state = record.map(|record| State::read(&key, &record.value)).transpose()?;
+        let map = match (state.as_ref().and_then(State::region_map), found) {
+            (Some(state), Some(map)) if map.epoch > state.epoch => Some(map),
+            (Some(state), _) => Some(state),
+            (None, map) => map,
+        };
+        if let Some(state) = &state {
+            // Failing, it is tried again by whoever comes next.
+            self.follow(ispb, state).await;
+        }
+        match map {
             Some(map) if !own(Some(&map)) => {
                 Err(PullStreamError::Elsewhere { region: map.primary })
             }

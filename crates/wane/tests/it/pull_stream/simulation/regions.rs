@@ -50,7 +50,7 @@ impl<S: Store> World<S> {
                 turns.last_epoch > 0
             };
             let to = dice.hits(0.5).then(|| REGIONS[(dice.draw() % 2) as usize].into());
-            let (failover, nobody) = (Failover { to, reason: None }, Client::default());
+            let (failover, nobody) = (Failover { to, ..Failover::default() }, Client::default());
             let call = async {
                 if has_begun {
                     return stream.fail_over(ispb(), &failover, &nobody).await;
@@ -78,7 +78,7 @@ impl<S: Store> World<S> {
 pub(super) async fn settle<S: Store>(
     stream: &PullStream<NodeStore<S>>,
 ) -> Result<(), PullStreamError> {
-    let to = Failover { to: Some(REGIONS[0].into()), reason: None };
+    let to = Failover { to: Some(REGIONS[0].into()), ..Failover::default() };
     match stream.fail_over(ispb(), &to, &Client::default()).await {
         Ok(_) | Err(PullStreamError::Absent { .. }) => Ok(()),
         Err(error) => Err(error),
