@@ -10,11 +10,8 @@ use bytes::Bytes;
 
 use crate::services::pull_stream::archive::{ArchiveError, SegmentName};
 use crate::services::pull_stream::log::{MARGIN, Place, SpanRow};
-use crate::services::pull_stream::segment::SegmentWriter;
+use crate::services::pull_stream::segment::{MOST_HELD, SegmentWriter};
 use crate::store::Timestamp;
-
-/// Rows of another time that may wait for a wanted one, in bytes: then they are taken along.
-const MOST_HELD: usize = 2 << 20;
 
 /// Which rows are to be archived.
 #[derive(Debug, Clone)]

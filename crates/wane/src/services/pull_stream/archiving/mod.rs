@@ -243,8 +243,12 @@ impl<S: Store> Archiving<'_, S> {
                 let gone_of = |rows: u64| if known.is_new() { 0 } else { rows };
                 match self.look(&known).await? {
                     Found::Rows(finished) => {
-                        let gone = gone_of(finished.gone());
-                        self.write(known, finished, gone, &mut report).await?
+                        let (gone, end) = (gone_of(finished.gone()), finished.segment.rows.end);
+                        let is_done = self.write(known, finished, gone, &mut report).await?;
+                        if is_done {
+                            self.from = self.from.max(end);
+                        }
+                        is_done
                     }
                     Found::Gone(rows) => {
                         let gone = gone_of(rows.end - rows.start);
@@ -356,7 +360,6 @@ impl<S: Store> Archiving<'_, S> {
             report.bytes += length;
             let last = segment.times.end.as_unix_millis().saturating_sub(1);
             report.reached = Some(Timestamp::from_unix_millis(last));
-            self.from = self.from.max(plan.rows().end);
             return Ok(true);
         }
         Ok(false)
@@ -425,11 +428,11 @@ impl<S: Store> Archiving<'_, S> {
         }
     }
 
-    /// Whether the segment of a plan was put, whole.
+    /// Whether the segment of a plan was put, whole. A damaged one counts as none: what is left of
+    /// its rows is written instead.
     async fn has(&self, plan: &Plan) -> Result<bool, ArchiveError> {
         let Some(name) = plan.segment() else { return Ok(false) };
         let Some(bytes) = self.archive.get(&name).await? else { return Ok(false) };
-        segment::decode(&name, &bytes)?;
-        Ok(true)
+        Ok(segment::decode(&name, &bytes).is_ok())
     }
 }

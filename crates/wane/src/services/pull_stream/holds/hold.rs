@@ -89,6 +89,9 @@ pub enum HoldState {
     Placed,
     /// Rows are being let go.
     Releasing,
+    /// They were let go. It is looked through once more, for what somebody who was placing it put
+    /// under it meanwhile, and then forgotten.
+    Released,
 }
 
 /// A legal hold.
@@ -111,6 +114,9 @@ pub struct Hold {
     pub rows: u64,
     /// How far it is.
     pub state: HoldState,
+    /// When it was released.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) released_at: Option<u64>,
     /// The row to go on with.
     pub(super) next_row: u64,
 }
@@ -185,7 +191,7 @@ impl Standing {
     }
 }
 
-/// The holds of an institution.
+/// The holds of an institution that are not released.
 pub(super) async fn holds_in<S: Store>(
     store: &S,
     place: Place<'_>,
@@ -193,11 +199,17 @@ pub(super) async fn holds_in<S: Store>(
     let from = format!("{}-", place.ispb).into_bytes();
     // The character after `-`.
     let to = format!("{}.", place.ispb).into_bytes();
-    read(store, place.region, ClusteringRange::new(from, to)?).await
+    let holds = read(store, place.region, ClusteringRange::new(from, to)?).await?;
+    let mut holds = holds.into_iter().collect::<Result<Vec<_>, _>>()?;
+    holds.retain(|standing| standing.hold.state != HoldState::Released);
+    Ok(holds)
 }
 
-/// The holds of all institutions of a home region.
-pub(super) async fn all_of<S: Store>(store: &S, region: &str) -> Result<Vec<Standing>, StoreError> {
+/// The holds of all institutions of a home region, or what is wrong with one.
+pub(super) async fn all_of<S: Store>(
+    store: &S,
+    region: &str,
+) -> Result<Vec<Result<Standing, StoreError>>, StoreError> {
     read(store, region, ClusteringRange::new(Vec::new(), Vec::new())?).await
 }
 
@@ -205,13 +217,13 @@ async fn read<S: Store>(
     store: &S,
     region: &str,
     range: ClusteringRange,
-) -> Result<Vec<Standing>, StoreError> {
+) -> Result<Vec<Result<Standing, StoreError>>, StoreError> {
     let partition = partition(region)?;
     let (mut holds, mut rest) = (Vec::new(), Some(range));
     while let Some(range) = rest {
         let page = store.read(&partition, &range, PageLimit::new(256)?).await?;
         for row in page.rows {
-            holds.push(Standing::read(row.key, row.record.value)?);
+            holds.push(Standing::read(row.key, row.record.value));
         }
         rest = page.rest;
     }

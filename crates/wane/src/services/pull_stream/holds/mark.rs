@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::HoldId;
 use crate::services::pull_stream::log::Place;
-use crate::store::{Fence, Key, Life, Outcome, Record, Store, StoreError, Timestamp, Value, Write};
+use crate::store::{Fence, Key, Life, Record, Store, StoreError, Timestamp, Value, Write};
 
 /// How often a row is tried when others change its mark.
 const ATTEMPTS: usize = 64;
@@ -90,6 +90,12 @@ impl<'a, S: Store> MarkedRow<'a, S> {
                 }
                 Some(mark)
             }
+            // Lower than what the row was written with, it was removed once, and came back late.
+            Some((mark, value)) if mark.fence() < row.fence => {
+                let until = row.expires_at.map(Timestamp::as_unix_millis).or(mark.until);
+                let next = Mark { version: row.fence.0 + 1, until, holds: vec![id.clone()] };
+                self.change(&value, &next).await?.then_some(next)
+            }
             Some((mark, value)) => {
                 let holds = mark.holds.iter().chain([id]).cloned().collect();
                 let next = Mark { version: mark.version + 1, holds, ..mark };
@@ -99,7 +105,9 @@ impl<'a, S: Store> MarkedRow<'a, S> {
             None => self.begin(id, &row).await?,
         };
         let Some(mark) = marked else { return Ok(Tried::Again) };
-        self.rewrite(&row, Life::Permanent, &mark).await
+        self.rewrite(&row, &mark).await?;
+        // Looked at again: another clock may have taken the row for gone, and the mark with it.
+        Ok(Tried::Again)
     }
 
     /// The first mark of a row, whose end it keeps.
@@ -114,17 +122,11 @@ impl<'a, S: Store> MarkedRow<'a, S> {
         }
     }
 
-    /// Gives the row another life, unless a later mark has.
-    async fn rewrite(
-        &self,
-        row: &Record,
-        life: Life,
-        mark: &Mark,
-    ) -> Result<Tried<bool>, StoreError> {
-        let write = Write::new(row.value.clone(), life).fenced(mark.fence());
+    /// Takes the row's end away, unless a later mark has decided otherwise.
+    async fn rewrite(&self, row: &Record, mark: &Mark) -> Result<(), StoreError> {
+        let write = Write::new(row.value.clone(), Life::Permanent).fenced(mark.fence());
         match self.store.compare_and_swap(&self.row_key, &row.value, write).await {
-            Ok(Outcome::Applied { .. }) => Ok(Tried::Done(true)),
-            Ok(Outcome::Refused { .. }) | Err(StoreError::Unknown { .. }) => Ok(Tried::Again),
+            Ok(_) | Err(StoreError::Unknown { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }

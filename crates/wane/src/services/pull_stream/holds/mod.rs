@@ -25,6 +25,7 @@ mod placing;
 pub use hold::{Hold, HoldId, HoldState};
 
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 use self::hold::{MAX_REASON, Standing, all_of, holds_in};
 use super::audit::{Action, AuditEntry, Verdict};
@@ -40,7 +41,8 @@ impl<S: Store> PullStream<S> {
     /// the log that are so far.
     ///
     /// After an error the hold may stand, and [`PullStream::keep_holds`] completes it: see
-    /// [`PullStream::holds`].
+    /// [`PullStream::holds`]. The audit is told before anything is written: no hold is without its
+    /// entry.
     pub async fn hold(
         &self,
         ispb: Ispb,
@@ -48,43 +50,43 @@ impl<S: Store> PullStream<S> {
         reason: &str,
         who: &Client,
     ) -> Result<Hold, PullStreamError> {
-        let held = self.hold_unnoted(ispb, times, reason, who).await;
-        let (verdict, rows) = match &held {
-            Ok(hold) => (Verdict::Done, hold.rows),
-            Err(PullStreamError::Invalid { .. }) => (Verdict::Invalid, 0),
-            Err(_) => (Verdict::Failed, 0),
-        };
-        let entry = self.entry(Action::Hold, verdict, who, None);
-        let reason = Some(shortened(reason));
-        self.told(ispb, AuditEntry { reason, messages: rows, ..entry }, held).await
-    }
-
-    async fn hold_unnoted(
-        &self,
-        ispb: Ispb,
-        times: Range<Timestamp>,
-        reason: &str,
-        who: &Client,
-    ) -> Result<Hold, PullStreamError> {
-        checked(&times, reason)?;
-        if holds_in(&self.core.store, self.core.place(ispb)).await?.len() >= MOST_HOLDS {
-            let reason = format!("it is under {MOST_HOLDS} holds; release some first");
-            return Err(PullStreamError::Invalid { field: "ispb", reason });
-        }
-        let clock = &*self.core.clock;
+        let (id, clock) = (HoldId::draw(ispb, &*self.core.clock), &*self.core.clock);
+        let (from, to) = (times.start.as_unix_millis(), times.end.as_unix_millis());
+        let asked = (Action::Hold, who, format!("{id}, {from}..{to}: {}", shortened(reason)));
+        let checked = self.check_hold(ispb, &times, reason).await;
+        self.noting(ispb, &asked, checked).await?;
         let hold = Hold {
-            id: HoldId::draw(ispb, clock),
-            from: times.start.as_unix_millis(),
-            to: times.end.as_unix_millis(),
+            id,
+            from,
+            to,
             reason: reason.to_owned(),
             who: who.clone(),
             placed_at: clock.now().as_unix_millis(),
             rows: 0,
             next_row: 0,
+            released_at: None,
             state: HoldState::Placing,
         };
-        let standing = Standing::begin(&self.core.store, self.core.place(ispb), hold).await?;
-        placing::place(&self.core, standing).await
+        let begun = Standing::begin(&self.core.store, self.core.place(ispb), hold).await;
+        let placed = match begun {
+            Ok(standing) => placing::place(&self.core, standing).await,
+            Err(error) => Err(error),
+        };
+        self.noting_failure(ispb, &asked, placed).await
+    }
+
+    async fn check_hold(
+        &self,
+        ispb: Ispb,
+        times: &Range<Timestamp>,
+        reason: &str,
+    ) -> Result<(), PullStreamError> {
+        checked(times, reason)?;
+        if holds_in(&self.core.store, self.core.place(ispb)).await?.len() >= MOST_HOLDS {
+            let reason = format!("it is under {MOST_HOLDS} holds; release some first");
+            return Err(PullStreamError::Invalid { field: "ispb", reason });
+        }
+        Ok(())
     }
 
     /// The holds that an institution is under, in no order that means anything.
@@ -98,62 +100,88 @@ impl<S: Store> PullStream<S> {
     ///
     /// [`PullStreamError::Absent`] where there is no such hold.
     pub async fn release(&self, id: &HoldId, who: &Client) -> Result<(), PullStreamError> {
-        let released = self.release_unnoted(id).await;
-        let verdict = match &released {
-            Ok(()) => Verdict::Done,
-            Err(PullStreamError::Absent { .. }) => Verdict::Absent,
-            Err(_) => Verdict::Failed,
-        };
-        let entry = self.entry(Action::Release, verdict, who, None);
-        let reason = Some(format!("hold {id}"));
-        self.told(id.ispb(), AuditEntry { reason, ..entry }, released).await
+        let ispb = id.ispb();
+        let asked = (Action::Release, who, id.to_string());
+        let found = self.noting(ispb, &asked, self.standing_hold(id).await).await?;
+        self.noting_failure(ispb, &asked, placing::release(&self.core, found).await).await
     }
 
-    async fn release_unnoted(&self, id: &HoldId) -> Result<(), PullStreamError> {
+    async fn standing_hold(&self, id: &HoldId) -> Result<Standing, PullStreamError> {
         let place = self.core.place(id.ispb());
         let found = Standing::of(&self.core.store, place, id).await?;
-        let standing = found.ok_or(PullStreamError::Absent { what: "there is no such hold" })?;
-        placing::release(&self.core, standing).await
+        let found = found.filter(|standing| standing.hold.state != HoldState::Released);
+        found.ok_or(PullStreamError::Absent { what: "there is no such hold" })
     }
 
     /// Goes on with every hold that is not settled: those that somebody began to place or to
-    /// release, and those that reach into the future. Says how many there were.
+    /// release, and those that reach into the future. Says how many there were, or what was wrong
+    /// with the first one that could not be gone on with, after all others.
     pub async fn keep_holds(&self) -> Result<usize, PullStreamError> {
-        let mut open = 0;
+        let (mut open, mut wrong) = (0, None);
         for standing in all_of(&self.core.store, &self.core.settings.home).await? {
-            match standing.hold.state {
-                HoldState::Placed => {}
-                HoldState::Placing => {
-                    open += 1;
-                    placing::place(&self.core, standing).await?;
-                }
-                HoldState::Releasing => {
-                    open += 1;
-                    placing::release(&self.core, standing).await?;
-                }
+            let kept = match standing {
+                Ok(standing) => self.keep_hold(standing).await,
+                Err(error) => Err(error.into()),
+            };
+            match kept {
+                Ok(is_open) => open += usize::from(is_open),
+                // Somebody has released it meanwhile.
+                Err(PullStreamError::Absent { .. }) => {}
+                Err(error) => wrong = wrong.or(Some(error)),
             }
         }
-        Ok(open)
+        wrong.map_or(Ok(open), Err)
     }
 
-    /// Tells the audit, and answers as if that were a part of the call.
-    async fn told<T>(
+    /// Whether it was not settled.
+    async fn keep_hold(&self, standing: Standing) -> Result<bool, PullStreamError> {
+        match standing.hold.state {
+            HoldState::Placed => return Ok(false),
+            HoldState::Placing => drop(placing::place(&self.core, standing).await?),
+            HoldState::Releasing => placing::release(&self.core, standing).await?,
+            HoldState::Released => placing::forget(&self.core, standing).await?,
+        }
+        Ok(true)
+    }
+
+    /// Tells the audit what is about to be done, or why it is not.
+    async fn noting<T>(
         &self,
         ispb: Ispb,
-        entry: AuditEntry,
+        (action, who, about): &(Action, &Client, String),
+        asked: Result<T, PullStreamError>,
+    ) -> Result<T, PullStreamError> {
+        let verdict = match &asked {
+            Ok(_) => Verdict::Done,
+            Err(PullStreamError::Invalid { .. }) => Verdict::Invalid,
+            Err(PullStreamError::Absent { .. }) => Verdict::Absent,
+            Err(_) => Verdict::Failed,
+        };
+        let entry = self.entry(*action, verdict, who, None);
+        let noted = self.remark(ispb, AuditEntry { reason: Some(about.clone()), ..entry }).await;
+        let asked = asked?;
+        noted?;
+        Ok(asked)
+    }
+
+    /// Tells the audit that what it was told of has failed, and may yet be completed.
+    async fn noting_failure<T>(
+        &self,
+        ispb: Ispb,
+        (action, who, about): &(Action, &Client, String),
         done: Result<T, PullStreamError>,
     ) -> Result<T, PullStreamError> {
-        let noted = self.remark(ispb, entry).await;
-        let done = done?;
-        noted.map_err(|error| {
-            let source = format!("it was done, and the audit does not tell of it: {error}");
-            StoreError::Unknown { backend: "audit", source: source.into() }
-        })?;
-        Ok(done)
+        if done.is_err() {
+            let entry = self.entry(*action, Verdict::Failed, who, None);
+            let entry = AuditEntry { reason: Some(about.clone()), ..entry };
+            if self.remark(ispb, entry).await.is_err() {
+                self.core.remarks_lost.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        done
     }
 }
 
-/// Says what is wrong with a time or a reason that an operator gave.
 pub(super) fn checked(times: &Range<Timestamp>, reason: &str) -> Result<(), PullStreamError> {
     let invalid = |field, reason: String| Err(PullStreamError::Invalid { field, reason });
     if times.is_empty() {

@@ -3,6 +3,8 @@
 //! After each page the hold's record says how far it is. Whoever finds the record changed by
 //! somebody else goes on from what it says, so that several may work on one hold.
 
+use std::time::Duration;
+
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::hold::{Hold, HoldState, Standing};
@@ -15,6 +17,9 @@ use crate::store::{PageLimit, Store, StoreError, Timestamp};
 /// Rows that are read at a time, and those that are written at once.
 const PAGE: usize = 64;
 const AT_ONCE: usize = 32;
+
+/// How long after its release a hold is looked through again: longer than any call takes.
+const LOOKED_AT_AGAIN_AFTER: Duration = Duration::from_secs(120);
 
 /// Puts rows under a hold, as far as there are any.
 pub(super) async fn place<S: Store>(
@@ -41,24 +46,30 @@ async fn place_on<S: Store>(
     let place = core.place(standing.hold.id.ispb());
     let (mut span, end) = rows_of(core, &standing.hold).await?;
     while let Some(page) = span.page(&core.store, place, PageLimit::new(PAGE)?).await? {
+        // What lies where retention has emptied the log is not worth a write.
+        if page.is_empty() {
+            continue;
+        }
         let mut hold = standing.hold.clone();
         let rows: Vec<u64> = page.iter().map(|row| row.row).collect();
-        hold.rows += hold_all(core, &hold, &rows).await?;
-        hold.next_row = span.next_row().min(end);
-        match standing.clone().changed(&core.store, hold).await? {
-            Some(next) => standing = next,
-            None => {
-                undo(core, &standing, &rows).await?;
-                return Ok(None);
-            }
+        let held = hold_all(core, &hold, &rows).await;
+        hold.rows += *held.as_ref().unwrap_or(&0);
+        hold.next_row = if held.is_ok() { span.next_row().min(end) } else { hold.next_row };
+        let changed = standing.clone().changed(&core.store, hold).await;
+        if !matches!(changed, Ok(Some(_))) {
+            undo(core, &standing, &rows).await?;
         }
+        held?;
+        let Some(next) = changed? else { return Ok(None) };
+        standing = next;
     }
     let covers = Timestamp::from_unix_millis(standing.hold.to);
-    if covers.until(now) > MARGIN {
-        let placed = Hold { state: HoldState::Placed, ..standing.hold.clone() };
-        return Ok(standing.changed(&core.store, placed).await?.map(|standing| standing.hold));
+    let state = if covers.until(now) > MARGIN { HoldState::Placed } else { HoldState::Placing };
+    let walked = Hold { state, next_row: end, ..standing.hold.clone() };
+    if walked == standing.hold {
+        return Ok(Some(walked));
     }
-    Ok(Some(standing.hold))
+    Ok(standing.changed(&core.store, walked).await?.map(|standing| standing.hold))
 }
 
 /// Lets rows go that were put under a hold while somebody released it.
@@ -68,7 +79,9 @@ async fn undo<S: Store>(
     rows: &[u64],
 ) -> Result<(), PullStreamError> {
     let is_released = match again(core, standing).await? {
-        Some(standing) => standing.hold.state == HoldState::Releasing,
+        Some(standing) => {
+            matches!(standing.hold.state, HoldState::Releasing | HoldState::Released)
+        }
         None => true,
     };
     if is_released {
@@ -77,7 +90,7 @@ async fn undo<S: Store>(
     Ok(())
 }
 
-/// Lets all rows of a hold go, and ends it.
+/// Lets all rows of a hold go. Its record stays for a while.
 pub(super) async fn release<S: Store>(
     core: &Core<S>,
     mut standing: Standing,
@@ -106,13 +119,42 @@ async fn release_on<S: Store>(
     }
     let (mut span, end) = rows_of(core, &standing.hold).await?;
     while let Some(page) = span.page(&core.store, place, PageLimit::new(PAGE)?).await? {
+        if page.is_empty() {
+            continue;
+        }
         let rows: Vec<u64> = page.iter().map(|row| row.row).collect();
         let_all_go(core, &standing.hold, &rows).await?;
         let hold = Hold { next_row: span.next_row().min(end), ..standing.hold.clone() };
         let Some(next) = standing.changed(&core.store, hold).await? else { return Ok(false) };
         standing = next;
     }
-    Ok(standing.end(&core.store).await?)
+    let released = Hold {
+        state: HoldState::Released,
+        released_at: Some(core.clock.now().as_unix_millis()),
+        next_row: 0,
+        ..standing.hold.clone()
+    };
+    Ok(standing.changed(&core.store, released).await?.is_some())
+}
+
+/// Looks through a hold that was released a while ago once more, and ends it.
+pub(super) async fn forget<S: Store>(
+    core: &Core<S>,
+    standing: Standing,
+) -> Result<(), PullStreamError> {
+    let released_at = Timestamp::from_unix_millis(standing.hold.released_at.unwrap_or_default());
+    if released_at.until(core.clock.now()) < LOOKED_AT_AGAIN_AFTER {
+        return Ok(());
+    }
+    let place = core.place(standing.hold.id.ispb());
+    let (mut span, _) = rows_of(core, &standing.hold).await?;
+    while let Some(page) = span.page(&core.store, place, PageLimit::new(PAGE)?).await? {
+        let rows: Vec<u64> = page.iter().map(|row| row.row).collect();
+        let_all_go(core, &standing.hold, &rows).await?;
+    }
+    // Changed by another one, it is that one's.
+    standing.end(&core.store).await?;
+    Ok(())
 }
 
 /// The rows that a hold covers from where it is, and where the log ends.

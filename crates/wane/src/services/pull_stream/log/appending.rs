@@ -41,6 +41,9 @@ const KNOWN_FOR: Duration = Duration::from_secs(10);
 /// Up to when no row of another node can have come and expired since the end was learned.
 const NONE_EXPIRES_FOR: Duration = Duration::from_secs(30);
 
+/// How long a row waits to be inserted before it is sealed anew: it is found by its time.
+const SEALED_FOR: Duration = Duration::from_secs(5);
+
 /// How often a row is inserted again at a place where it may stand already.
 const ATTEMPTS: usize = 4;
 
@@ -202,12 +205,16 @@ impl<S: Store> Log<'_, S> {
         let mut write = WriteId::default();
         self.core.clock.fill_random(&mut write);
         let gzip = self.core.settings.gzip.as_deref();
-        let row = SealedRow::seal(self.core.clock.now(), write, messages, gzip);
+        let seal = || SealedRow::seal(self.core.clock.now(), write, messages, gzip);
+        let (mut row, mut sealed_at) = (seal(), self.core.clock.monotonic());
         let life = retention.as_duration();
         let is_short = life < SHORT_RETENTION;
         for tried in 0..MOST_OVERTAKEN {
             let end = self.end(is_short).await?;
             let asked_at = self.core.clock.monotonic();
+            if asked_at.saturating_sub(sealed_at) > SEALED_FOR {
+                (row, sealed_at) = (seal(), asked_at);
+            }
             match self.insert(end.next, &row, &write, retention).await? {
                 Inserted::Done => {
                     self.end = Some(End { next: end.next + 1, learned_at: asked_at });

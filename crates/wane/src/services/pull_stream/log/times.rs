@@ -1,6 +1,6 @@
 //! Times of the log: when the rows of each range began to come in.
 //!
-//! One small permanent record per range, before its rows, written with the first one. By it a row is
+//! One small record per range, before its rows, written with the first one and kept for a year. By it a row is
 //! found by its time without reading others, also where retention has emptied the ranges between. A record may be missing, where its writer ended too soon: then the range before
 //! it counts for both.
 //!
@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use super::{Place, range_of_row};
-use crate::store::{Key, Life, Store, StoreError, Timestamp, Value, Write};
+use crate::store::{Key, Life, Store, StoreError, Timestamp, Ttl, Value, Write};
 
 /// How far the clocks of nodes may be apart, and more.
 pub(in super::super) const MARGIN: Duration = Duration::from_secs(60);
@@ -31,7 +31,8 @@ pub(super) async fn note<S: Store>(
     at: Timestamp,
 ) -> Result<(), StoreError> {
     let value = Value::copy_from_slice(&at.as_unix_millis().to_be_bytes())?;
-    let write = Write::new(value, Life::Permanent);
+    // Rows that are held live longer, and are looked for from further back.
+    let write = Write::new(value, Life::For(Ttl::MAX));
     // Refused, another node has noted it.
     store.insert_if_not_exists(&key(place, range_of_row(row))?, write).await.map(drop)
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::restored::Rows;
 use crate::services::pull_stream::PullStreamError;
 use crate::services::pull_stream::core::Core;
-use crate::services::pull_stream::log::{self, Place, SealedRow, Span as TimeSpan};
+use crate::services::pull_stream::log::{self, MARGIN, Place, SealedRow, Span as TimeSpan};
 use crate::services::pull_stream::record::{Position, Span, messages_in};
 use crate::store::{PageLimit, Store, Timestamp};
 
@@ -78,7 +78,7 @@ impl<S: Store> Sources<'_, S> {
     ) -> Result<Gathered, PullStreamError> {
         let mut gathered = Gathered { spans: Vec::new(), rows: Vec::new(), next: from, most };
         let mut ahead = Ahead::default();
-        let mut span = TimeSpan::among(self.times.clone(), from.row..end);
+        let mut span = TimeSpan::whole(from.row..end);
         let mut limit = rows.clamp(1, MOST_ROWS);
         // The first row of which it is not known where it is.
         let mut unknown = from.row;
@@ -90,7 +90,13 @@ impl<S: Store> Sources<'_, S> {
                 if gathered.room() == 0 {
                     return Ok(gathered);
                 }
-                gathered.take(found.row, Arc::new(found.sealed));
+                // No row after such a one is of the time.
+                if self.times.end.until(found.sealed.at()) > MARGIN {
+                    return Ok(gathered);
+                }
+                if self.times.contains(&found.sealed.at()) {
+                    gathered.take(found.row, Arc::new(found.sealed));
+                }
                 unknown = found.row + 1;
             }
             let known_to = span.next_row().min(end);

@@ -39,8 +39,11 @@ pub const LONGEST_SEGMENT: usize = 16 << 20;
 /// The most rows.
 const MOST_ROWS: usize = 1 << 16;
 
-/// The most bytes of all rows: the last one may be the longest.
-const LONGEST: usize = SEGMENT_BYTES + MAX_VALUE;
+/// Bytes of rows that may wait until one comes after which they are wanted: then all go in at once.
+pub(super) const MOST_HELD: usize = 2 << 20;
+
+/// The most bytes of all rows: the last one of those that waited, and of all, may be the longest.
+const LONGEST: usize = SEGMENT_BYTES + MOST_HELD + 2 * MAX_VALUE;
 
 const MAGIC: &[u8; 7] = b"WANESEG";
 const VERSION: u8 = 1;
