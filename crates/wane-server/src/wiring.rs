@@ -328,6 +328,7 @@ fn pull_stream(
         lease: settings.stream_lease_ms,
         token_life: settings.stream_token_ms,
         retention: Ttl::from_secs(days * 24 * 60 * 60).unwrap_or(usual.retention),
+        replay_life: Ttl::try_from(settings.stream_replay_ms).unwrap_or(usual.replay_life),
         look_every: usual.look_every.filter(|_| settings.storage.is_shared()),
         ..usual
     };

@@ -62,7 +62,7 @@ use self::device_auth::{
 use self::device_page::operator;
 use self::front::Fronted;
 use self::limiters::Counted;
-use self::pull_stream::{holds, operator as streams, regions};
+use self::pull_stream::{holds, operator as streams, regions, replays};
 use crate::wiring::Services;
 
 const READ: Access = Access::App(Scope::Read);
@@ -214,6 +214,7 @@ fn of_institutions() -> Vec<Route> {
         route!(GET "/api/v1/out/{ispb}/stream/start", Access::Institution, pull_stream::start),
         route!(GET "/api/v1/out/{ispb}/stream/{token}", Access::Institution, pull_stream::next),
         route!(DELETE "/api/v1/out/{ispb}/stream/{token}", Access::Institution, pull_stream::end),
+        route!(GET "/api/v1/out/{ispb}/replay/{token}", Access::Institution, replays::read),
     ]
 }
 
@@ -247,6 +248,7 @@ pub fn admin_routes() -> Vec<Route> {
         route!(PUT "/api/v1/admin/regions/{ispb}", ADMIN, regions::set_regions),
         route!(GET "/api/v1/admin/regions/{ispb}", ADMIN, regions::show_regions),
         route!(POST "/api/v1/admin/regions/{ispb}/failover", ADMIN, regions::fail_over),
+        route!(POST "/api/v1/admin/replays", ADMIN, replays::create),
     ]
 }
 

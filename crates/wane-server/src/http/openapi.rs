@@ -16,7 +16,7 @@ use super::device_auth::{
 };
 use super::device_page::operator;
 use super::problem::ProblemBody;
-use super::pull_stream::{holds, operator as streams, regions};
+use super::pull_stream::{holds, operator as streams, regions, replays};
 use super::{admin, app_ttl, elections, health, pull_stream, sequences};
 
 #[derive(OpenApi)]
@@ -42,6 +42,7 @@ use super::{admin, app_ttl, elections, health, pull_stream, sequences};
         streams::status, streams::show_policy, streams::set_policy,
         holds::place_hold, holds::list_holds, holds::release_hold,
         regions::set_regions, regions::show_regions, regions::fail_over,
+        replays::create, replays::read,
     ),
     components(schemas(ProblemBody, RefusedBody, ContestedBody, OAuthErrorBody)),
     modifiers(&Bearer, &Names),

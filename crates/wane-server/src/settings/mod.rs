@@ -158,6 +158,9 @@ setting::settings! {
     /// How long messages of pull streams are kept, unless the institution has a policy.
     stream_retention_days: usize = Is("30"), within 1..=365;
 
+    /// How long a compliance replay can be read, counted from when it was asked for.
+    stream_replay_ms: Duration = Is("86400000"), within 1..=2_592_000_000;
+
     /// The keys that sign tokens: file:PATH, or KID:BASE64 and with a comma the one before.
     stream_keys: Option<StreamKeys> = Unset("kept in the store, changed every 90 days");
 

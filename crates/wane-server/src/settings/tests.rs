@@ -409,6 +409,7 @@ fn printed_settings_given_back_are_the_same_settings() {
         "--stream-lease-ms=2",
         "--stream-token-ms=3",
         "--stream-retention-days=90",
+        "--stream-replay-ms=4",
         "--stream-keys=file:/keys",
         "--log-format=json",
         "--log-filter=warn,wane=debug",

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::stream::{StreamExt, iter};
 use parking_lot::Mutex;
 use wane::services::pull_stream::{
-    Ispb, MAX_BATCH, PullStreamError, Pulled, Refusal, ResourceId, StreamStatus,
+    Ispb, MAX_BATCH, PullStreamError, Pulled, Refusal, ReplayStarted, ResourceId, StreamStatus,
 };
 use wane::store::Timestamp;
 
@@ -36,6 +36,8 @@ pub(super) enum Call {
     Start,
     Next,
     End,
+    Replay,
+    ReplayNext,
 }
 
 impl Call {
@@ -45,6 +47,8 @@ impl Call {
             Self::Start => "start",
             Self::Next => "next",
             Self::End => "end",
+            Self::Replay => "replay",
+            Self::ReplayNext => "replay_next",
         }
     }
 }
@@ -62,6 +66,7 @@ struct Counts {
     invalid_tokens: BTreeMap<&'static str, u64>,
     taken_in: u64,
     delivered: u64,
+    replayed: u64,
     /// Batches by how many messages they had.
     batches: [u64; MAX_BATCH],
     latencies: [u64; LATENCIES.len()],
@@ -128,6 +133,25 @@ impl StreamMetrics {
         *counts.calls.entry((Call::End, outcome)).or_default() += 1;
         drop(counts);
         self.serves(ispb);
+    }
+
+    pub(super) fn replay_ordered(&self, started: &Result<ReplayStarted, PullStreamError>) {
+        let outcome = started.as_ref().map_or_else(outcome_of, |_| "done");
+        *self.counts.lock().calls.entry((Call::Replay, outcome)).or_default() += 1;
+    }
+
+    /// Old messages, so that they count neither as latency nor as batches of the stream.
+    pub(super) fn replayed(&self, pulled: &Result<Pulled, PullStreamError>) {
+        let mut counts = self.counts.lock();
+        let outcome = match pulled {
+            Ok(Pulled { batch: Some(batch), .. }) => {
+                counts.replayed += batch.messages().len() as u64;
+                "delivered"
+            }
+            Ok(Pulled { batch: None, .. }) => "empty",
+            Err(error) => counts.refused(error),
+        };
+        *counts.calls.entry((Call::ReplayNext, outcome)).or_default() += 1;
     }
 
     /// Remembers that this node serves the institution.
@@ -234,11 +258,12 @@ impl Counts {
         }
         let _written = write!(
             text,
-            "# HELP wane_stream_messages_total Messages taken in and delivered.\n\
+            "# HELP wane_stream_messages_total Messages taken in, delivered and replayed.\n\
              # TYPE wane_stream_messages_total counter\n\
              wane_stream_messages_total{{direction=\"in\"}} {}\n\
-             wane_stream_messages_total{{direction=\"out\"}} {}\n",
-            self.taken_in, self.delivered
+             wane_stream_messages_total{{direction=\"out\"}} {}\n\
+             wane_stream_messages_total{{direction=\"replayed\"}} {}\n",
+            self.taken_in, self.delivered, self.replayed
         );
         self.write_histograms(&mut text);
         text
@@ -290,6 +315,7 @@ fn about_token(refusal: Refusal) -> Option<&'static str> {
 fn outcome_of(error: &PullStreamError) -> &'static str {
     match error {
         PullStreamError::Invalid { .. } => "invalid",
+        PullStreamError::Absent { .. } => "absent",
         PullStreamError::Refused(Refusal::TooManyReaders { .. }) => "too_many_readers",
         PullStreamError::Refused(Refusal::Gone) => "gone",
         PullStreamError::Refused(_) => "refused",

@@ -4,19 +4,19 @@ use axum::body::Body;
 use axum::http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use wane::services::pull_stream::{Delivery, Ispb, Pulled};
+use wane::services::pull_stream::{Delivery, Pulled};
 
 use super::{PULL_NEXT, RESOURCE_ID, unspeakable};
 use crate::gzip;
 use crate::http::problem::Problem;
 
-/// The answer to a pull: a batch, or nothing, and where to ask for more.
-pub(super) async fn delivered(ispb: Ispb, pulled: &Pulled) -> Result<Response, Problem> {
+/// The answer to a pull: a batch, or nothing, and where to ask for more, which is under `prefix`.
+pub(super) async fn delivered(prefix: &str, pulled: &Pulled) -> Result<Response, Problem> {
     let mut response = match &pulled.batch {
         Some(batch) => with_batch(batch).await?,
         None => StatusCode::NO_CONTENT.into_response(),
     };
-    let next = format!("/api/v1/out/{ispb}/stream/{}", pulled.next);
+    let next = format!("{prefix}/{}", pulled.next);
     let headers = response.headers_mut();
     headers.insert(PULL_NEXT, HeaderValue::from_str(&next).map_err(unspeakable)?);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

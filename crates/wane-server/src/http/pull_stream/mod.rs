@@ -3,7 +3,7 @@
 //!
 //! `arriving` reads what producers send, `form` what readers want it in, `delivering` writes what
 //! they are sent; `counted` is what operators see of it, `operator` what they ask and set, `holds` what
-//! they keep, `regions` where it is served. Rules of the stream itself are in
+//! they keep, `regions` where it is served, and `replays` are read beside it. Rules of all of it are in
 //! `wane::services::pull_stream`.
 
 mod arriving;
@@ -14,6 +14,7 @@ pub(super) mod holds;
 mod multipart;
 pub(super) mod operator;
 pub(super) mod regions;
+pub(super) mod replays;
 
 pub(crate) use arriving::MOST_ARRIVING;
 pub(crate) use counted::StreamMetrics;
@@ -78,7 +79,7 @@ pub(super) async fn start(
     method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    refuse_head(&method)?;
+    refuse_head(&method, "GET, DELETE")?;
     let Institution { ispb, client } = institution;
     let reader = Reader { form: form::wanted(&headers)?, client };
     // They are slices of what was read, all of which would stay while the call is held.
@@ -103,7 +104,7 @@ pub(super) async fn next(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    refuse_head(&method)?;
+    refuse_head(&method, "GET, DELETE")?;
     let Institution { ispb, client } = institution;
     let reader = Reader { form: form::wanted(&headers)?, client };
     let token = token_in(&uri).to_owned();
@@ -139,7 +140,7 @@ async fn answered(
     pulled: Result<Pulled, PullStreamError>,
 ) -> Result<Response, Problem> {
     services.stream_metrics.pulled(call, ispb, &pulled, services.clock.now());
-    delivered(ispb, &pulled?).await
+    delivered(&format!("/api/v1/out/{ispb}/stream"), &pulled?).await
 }
 
 /// The token, as it stands in the path: escapes are no part of it.
@@ -148,12 +149,12 @@ fn token_in(uri: &Uri) -> &str {
 }
 
 /// A pull changes the stream, which nobody expects of HEAD.
-fn refuse_head(method: &Method) -> Result<(), Problem> {
+fn refuse_head(method: &Method, allowed: &'static str) -> Result<(), Problem> {
     if method != Method::HEAD {
         return Ok(());
     }
     let problem = Problem::new(Code::MethodNotAllowed, "a pull has effects; use GET");
-    Err(problem.with_header(ALLOW, HeaderValue::from_static("GET, DELETE")))
+    Err(problem.with_header(ALLOW, HeaderValue::from_static(allowed)))
 }
 
 /// Names of messages and tokens are ASCII: this cannot be, and is said if it is.

@@ -147,6 +147,9 @@ const CALLS: &[(&str, &str, &str, u16)] = &[
     // Whoever is let in has a token that is none.
     ("GET", "/api/v1/out/{ispb}/stream/{token}", "", 401),
     ("DELETE", "/api/v1/out/{ispb}/stream/{token}", "", 401),
+    ("GET", "/api/v1/out/{ispb}/replay/{token}", "", 401),
+    // Nothing came in in that time.
+    ("POST", "/api/v1/admin/replays", r#"{"ispb":"12345678","from":0,"to":1,"reason":"why"}"#, 404),
     ("GET", "/api/v1/admin/streams/{ispb}", "", 200),
     ("GET", "/api/v1/admin/policies/{ispb}", "", 200),
     ("PUT", "/api/v1/admin/policies/{ispb}", r#"{"maxReaders":6}"#, 200),

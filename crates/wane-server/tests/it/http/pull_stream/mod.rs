@@ -15,6 +15,7 @@ mod holds;
 mod invariants;
 mod operating;
 mod regions;
+mod replaying;
 mod shared;
 mod tokens;
 pub(crate) mod wire;
@@ -82,7 +83,7 @@ impl Streams {
 
     /// Sends the messages of these numbers.
     #[track_caller]
-    fn push_numbers(&self, numbers: std::ops::Range<usize>) -> Vec<String> {
+    pub(crate) fn push_numbers(&self, numbers: std::ops::Range<usize>) -> Vec<String> {
         let messages: Vec<_> = numbers.map(message).collect();
         let batches = messages.chunks(10).map(|batch| {
             let batch: Vec<&[u8]> = batch.iter().map(Vec::as_slice).collect();
@@ -139,7 +140,7 @@ impl Streams {
     }
 
     /// The same without what time changes.
-    fn standing(&self) -> Json {
+    pub(crate) fn standing(&self) -> Json {
         let mut status = self.status();
         status.as_object_mut().unwrap().remove("lagMillis").expect("how long messages wait");
         status

@@ -194,7 +194,8 @@ impl Pulled {
         assert_eq!(reply.header("cache-control"), Some("no-store"), "{}", reply.head);
         let next = reply.header("pi-pull-next").expect("where to go on").to_owned();
         let prefix = next.rsplit_once('/').unwrap().0;
-        assert!(prefix.starts_with("/api/v1/out/") && prefix.ends_with("/stream"), "{next}");
+        let is_kind = prefix.ends_with("/stream") || prefix.ends_with("/replay");
+        assert!(prefix.starts_with("/api/v1/out/") && is_kind, "{next}");
         let messages = match reply.status {
             204 => {
                 assert!(reply.body.is_empty());

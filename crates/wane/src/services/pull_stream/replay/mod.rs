@@ -20,6 +20,8 @@
 //! - **A retry gets the same bytes**, or [`PullStreamError::Absent`] where retention has taken them
 //!   since: never others. The reader can go on with the token it was given, if it has it.
 //! - **Nothing is delivered that the audit does not tell of.**
+//! - **Where the stream is.** Another region than the one that serves the institution answers
+//!   [`PullStreamError::Elsewhere`].
 //!
 //! Flow: `gathering` finds messages in the log and, by `restored`, in the archive; `record` says what
 //! a token asks for and what comes of it.
@@ -143,6 +145,7 @@ impl<S: Store> PullStream<S> {
     /// Finds where a replay begins, and writes its record.
     async fn made(&self, ispb: Ispb, times: &Range<Timestamp>) -> Result<Made, PullStreamError> {
         let core = &*self.core;
+        core.check_owner(ispb).await?;
         let place = core.place(ispb);
         let end = log::log_end(&core.store, place).await?;
         let span = TimeSpan::of(&core.store, place, times.clone(), end).await?;
@@ -189,6 +192,7 @@ impl<S: Store> PullStream<S> {
         let keys = self.core.keys.keys();
         let claims = token::verify::<ReplayClaims>(&keys, ispb, self.core.clock.now(), token);
         let claims = claims.map_err(PullStreamError::Refused)?;
+        self.core.check_owner(ispb).await?;
         let call = Call { named: Named { ispb, id: claims.replay }, token, reader };
         let key = self.core.place(ispb).replay_key(&claims.replay.0)?;
         let mut seen = self.core.store.get(&key).await?;

@@ -181,3 +181,24 @@ async fn a_replay_lives_as_long_as_the_settings_say() {
     let over = node.replay_next(ispb(), &started.token, &many()).await;
     assert_eq!(refusal(over), Refusal::Expired);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_replay_is_read_where_the_stream_is() {
+    let setup = setup();
+    let (own, other) = (setup.node_in("r1"), setup.node_in("r2"));
+    ingest(&own, 20).await;
+    own.set_regions(ispb(), "r1", "r2", &operator()).await.unwrap();
+    let started = replay(&own, ever()).await.unwrap();
+    true_sleep(SECOND * 2).await;
+    for told in [
+        replay(&other, ever()).await.map(drop),
+        other.replay_next(ispb(), &started.token, &many()).await.map(drop),
+    ] {
+        let is_named =
+            matches!(&told, Err(PullStreamError::Elsewhere { region }) if region == "r1");
+        assert!(is_named, "{told:?}");
+    }
+    let verdicts: Vec<_> = remarks(&own).await.iter().map(|entry| entry.verdict).collect();
+    assert_eq!(verdicts[verdicts.len() - 2..], [Verdict::Elsewhere; 2]);
+    assert_eq!(read_all(&own, &started, &many()).await.len(), 20);
+}
