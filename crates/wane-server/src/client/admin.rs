@@ -1,6 +1,7 @@
 //! The operator's calls: applications, their limits and keys, credentials, pull streams, and the
 //! backup.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -59,6 +60,15 @@ pub struct KeySummary {
     /// What it opens.
     #[serde(default)]
     pub scopes: Vec<Scope>,
+}
+
+/// A replay that can be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartedReplay {
+    /// The path of its first batch.
+    pub start: String,
+    /// Until when it can be read.
+    pub expires_at: Timestamp,
 }
 
 /// Applications in the order of their names.
@@ -147,6 +157,26 @@ impl Admin {
                 tail_row: form.tail_row,
                 lag: Duration::from_millis(form.lag_millis),
             })
+        })
+    }
+
+    /// Makes what came in for an institution between two moments readable once more.
+    pub async fn replay(
+        &self,
+        ispb: Ispb,
+        times: Range<Timestamp>,
+        reason: &str,
+    ) -> Result<StartedReplay, ClientError> {
+        let body = Json::from_iter([
+            ("ispb".to_owned(), ispb.as_str().into()),
+            ("from".to_owned(), times.start.as_unix_millis().into()),
+            ("to".to_owned(), times.end.as_unix_millis().into()),
+            ("reason".to_owned(), reason.into()),
+        ]);
+        let answer = self.write(Method::POST, "/replays", Some(body)).await?;
+        answer.read_as(|form: ReplayForm| {
+            let expires_at = Timestamp::from_unix_millis(form.expires_at);
+            Ok(StartedReplay { start: form.start, expires_at })
         })
     }
 
@@ -264,6 +294,13 @@ struct StreamForm {
     head_row: u64,
     tail_row: u64,
     lag_millis: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ReplayForm {
+    start: String,
+    expires_at: u64,
 }
 
 #[derive(Deserialize)]

@@ -39,7 +39,7 @@ mod wire;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use admin::{Admin, AppSummary, AppsPage, Backup, CreatedApp, KeySummary};
+pub use admin::{Admin, AppSummary, AppsPage, Backup, CreatedApp, KeySummary, StartedReplay};
 pub use app_ttl::{AppTtl, Entry, Item, ScanPage, ScanRange};
 pub use batch::{BatchAnswer, BatchOperation};
 pub use blobs::{BlobDetails, Blobs, Download, Received, ResumableUpload, UploadedBlob};

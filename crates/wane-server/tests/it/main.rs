@@ -8,6 +8,7 @@ mod cli_blobs;
 mod cli_devices;
 mod cli_streams;
 mod cli_streams_regions;
+mod cli_streams_replay;
 mod client;
 mod connection;
 mod device_clients;

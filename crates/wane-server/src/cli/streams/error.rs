@@ -52,6 +52,14 @@ pub(in crate::cli) enum StreamCommandError {
     #[error("{source}; what came last is written, and may come again")]
     NotEnded { source: ClientError },
 
+    /// There is nothing to replay.
+    #[error("no message came in in that time")]
+    NothingToReplay,
+
+    /// The batch of a replay that was read before is gone.
+    #[error("what was read last is past its retention, and not in the archive")]
+    ReplayGone,
+
     /// Somebody asked twice.
     #[error("stopped at once: what came last is not acknowledged, and comes again")]
     Interrupted,
@@ -75,6 +83,8 @@ impl StreamCommandError {
             | Self::Io { .. }
             | Self::Busy { .. }
             | Self::CommandFailed { .. }
+            | Self::NothingToReplay
+            | Self::ReplayGone
             | Self::Interrupted => None,
         }
     }
@@ -85,6 +95,7 @@ impl StreamCommandError {
             Self::NoMessage { .. } => Exit::Usage,
             Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => Exit::Absent,
             Self::Busy { .. } => Exit::Refused,
+            Self::NothingToReplay | Self::ReplayGone => Exit::Absent,
             Self::Server { source } | Self::NotEnded { source } => exit_of(source),
             Self::Push { source, .. } => source.exit(),
             // What was written is written, and the rest was not asked for.
@@ -101,6 +112,12 @@ impl StreamCommandError {
         let advice = match self {
             Self::NoMessage { .. } => "give files that hold one message each, of up to 200 KiB",
             Self::Io { .. } => "check the path, its permissions and the room on its disk",
+            Self::NothingToReplay => {
+                "check the times: from is included, to is not, and messages go with their retention"
+            }
+            Self::ReplayGone => {
+                "go on with the path that was told last, or have the replay ordered again"
+            }
             Self::Busy { .. } => "give each reader a directory of its own",
             Self::Push { report, .. } if !report.unknown.is_empty() => {
                 "find out whether the institution gets those before sending them again: sent twice \
@@ -137,6 +154,8 @@ impl StreamCommandError {
             | Self::Lost { .. }
             | Self::CommandFailed { .. }
             | Self::NotEnded { .. }
+            | Self::NothingToReplay
+            | Self::ReplayGone
             | Self::Interrupted => Map::new(),
         }
     }

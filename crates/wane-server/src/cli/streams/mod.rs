@@ -1,7 +1,8 @@
 //! `wane stream`: messages to institutions, and out of their streams until they are kept.
 //!
 //! `push` sends files. `pull` reads a stream: what came is kept first (see `sink`) and acknowledged
-//! then, by asking for more (see `pull`). `status`, `credential`, holds and regions are the operator's.
+//! then, by asking for more (see `pull`). `status`, `credential`, holds, regions and the order of a
+//! `replay` are the operator's.
 //!
 //! Reading and writing files blocks the thread, which has nothing else to do.
 
@@ -12,6 +13,7 @@ mod message_directory;
 mod pull;
 mod push;
 mod regions;
+mod replay;
 mod sink;
 mod stop;
 
@@ -45,6 +47,9 @@ impl StreamArguments {
         match self.command {
             StreamCommand::Push(_) => Some(StreamParty::Producer),
             StreamCommand::Pull(_) => Some(StreamParty::Reader),
+            StreamCommand::Replay(ref arguments) => {
+                arguments.reads().then_some(StreamParty::Reader)
+            }
             StreamCommand::Status(_)
             | StreamCommand::Credential { .. }
             | StreamCommand::Hold(_)
@@ -62,6 +67,9 @@ enum StreamCommand {
     Push(push::PushArguments),
     /// Read the stream of an institution, and acknowledge each batch once it is written
     Pull(pull::PullArguments),
+    /// Make what came in between two moments readable once more, and print where (for operators);
+    /// or read it there
+    Replay(replay::ReplayArguments),
     /// Say how far the stream of an institution is (for operators)
     Status(IspbFlag),
     /// Make a credential and print it: for whoever sends messages, or with --ispb for an
@@ -112,6 +120,13 @@ pub(super) async fn run(
         StreamCommand::Pull(arguments) => {
             let stream = place.client.pull_stream(arguments.who.ispb);
             pull::run(&arguments, &stream, clock, output).await
+        }
+        StreamCommand::Replay(arguments) if arguments.reads() => {
+            let stream = place.client.pull_stream(arguments.who.ispb);
+            replay::read(&arguments, &stream, clock, output).await
+        }
+        StreamCommand::Replay(arguments) => {
+            replay::order(&arguments, &place.client.admin(), output).await
         }
         StreamCommand::Status(IspbFlag { ispb }) => {
             let status = place.client.admin().stream_status(ispb).await?;

@@ -269,6 +269,6 @@ impl Pulling<'_, '_> {
 }
 
 /// How long to wait after so many calls that failed.
-fn pause_after(attempts: u32) -> Duration {
+pub(super) fn pause_after(attempts: u32) -> Duration {
     (PAUSE * 2_u32.saturating_pow(attempts.saturating_sub(1))).min(LONGEST_PAUSE)
 }

@@ -104,35 +104,55 @@ impl PullStream {
     /// Takes a reader's slot, and waits for a first batch. A slot whose answer was lost is free
     /// again once its lease has ended.
     pub async fn start(&self, reader: &Reader) -> Result<Pulled, ClientError> {
-        self.pull("start", reader).await
+        self.pull("stream", "start", reader).await
     }
 
     /// Acknowledges what came with the token, and waits for what comes next.
     pub async fn next(&self, token: &PullToken, reader: &Reader) -> Result<Pulled, ClientError> {
-        self.pull(&token.0, reader).await
+        self.pull("stream", &token.0, reader).await
+    }
+
+    /// Reads on in a replay; no messages and the same token again at its end.
+    pub async fn replay_next(
+        &self,
+        token: &PullToken,
+        reader: &Reader,
+    ) -> Result<Pulled, ClientError> {
+        self.pull("replay", &token.0, reader).await
+    }
+
+    /// The token at the end of the path of a replay; `None` where it is the path of something else.
+    pub fn replay_token(&self, path: &str) -> Option<PullToken> {
+        self.token("replay", path)
+    }
+
+    /// The path that a replay is read on at.
+    pub fn replay_path(&self, token: &PullToken) -> String {
+        self.at("replay", &token.0)
     }
 
     /// Acknowledges what came with the token, and gives the slot back. The token before the last
     /// one acknowledges nothing: what came last is then there for others at once.
     pub async fn end(&self, token: &PullToken, client: &Named) -> Result<(), ClientError> {
-        let call = Call::new(Method::DELETE, self.at(&token.0), Effect::Write).accept("*/*");
+        let path = self.at("stream", &token.0);
+        let call = Call::new(Method::DELETE, path, Effect::Write).accept("*/*");
         self.client.exchange(named(call, client)?).await.map(drop)
     }
 
-    async fn pull(&self, place: &str, reader: &Reader) -> Result<Pulled, ClientError> {
+    async fn pull(&self, kind: &str, place: &str, reader: &Reader) -> Result<Pulled, ClientError> {
         let form = if reader.form.multipart { "multipart/mixed" } else { "application/xml" };
         // Asking acknowledges. What becomes of a call that was lost is told when it is made again.
-        let mut call = Call::get(self.at(place), Effect::Write).accept(form).up_to(LONGEST);
+        let mut call = Call::get(self.at(kind, place), Effect::Write).accept(form).up_to(LONGEST);
         if reader.form.gzip {
             call = call.header(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
         }
         let patient = self.client.clone().with_deadline(self.client.deadline.max(HELD));
         let answer = patient.exchange(named(call, &reader.client)?).await?;
-        self.pulled(&answer).map_err(|reason| ClientError::Protocol { reason })
+        self.pulled(kind, &answer).map_err(|reason| ClientError::Protocol { reason })
     }
 
-    fn pulled(&self, answer: &Answer) -> Result<Pulled, String> {
-        let next = text(&answer.headers, &PULL_NEXT).and_then(|path| self.token(path));
+    fn pulled(&self, kind: &str, answer: &Answer) -> Result<Pulled, String> {
+        let next = text(&answer.headers, &PULL_NEXT).and_then(|path| self.token(kind, path));
         let next = next.ok_or("it does not say how to go on")?;
         if answer.body.is_empty() {
             return Ok(Pulled { messages: Vec::new(), next });
@@ -150,16 +170,17 @@ impl PullStream {
     }
 
     /// The token at the end of a path. A path that leads elsewhere has none for us.
-    fn token(&self, path: &str) -> Option<PullToken> {
-        let token = path.strip_prefix(&self.at(""))?;
+    fn token(&self, kind: &str, path: &str) -> Option<PullToken> {
+        let token = path.strip_prefix(&self.at(kind, ""))?;
         let is_plain =
             |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         let is_one = !token.is_empty() && token.bytes().all(is_plain);
         is_one.then(|| PullToken(token.to_owned()))
     }
 
-    fn at(&self, place: &str) -> String {
-        format!("/api/v1/out/{}/stream/{place}", self.ispb)
+    /// A place of the stream or of a replay.
+    fn at(&self, kind: &str, place: &str) -> String {
+        format!("/api/v1/out/{}/{kind}/{place}", self.ispb)
     }
 }
 

@@ -43,11 +43,6 @@ impl Span {
         Ok(Self { times, next: first * ROWS_PER_RANGE, end })
     }
 
-    /// The rows of a time among these: for whoever knows where it begins.
-    pub(in super::super) fn among(times: Range<Timestamp>, rows: Range<u64>) -> Self {
-        Self { times, next: rows.start, end: rows.end }
-    }
-
     /// All rows of a range, whenever they came in.
     pub(in super::super) fn whole(rows: Range<u64>) -> Self {
         let ends = [u64::MIN, u64::MAX].map(Timestamp::from_unix_millis);
