@@ -82,7 +82,8 @@ impl From<Hold> for HoldBody {
             state: match hold.state {
                 HoldState::Placing => "placing",
                 HoldState::Placed => "placed",
-                HoldState::Releasing => "releasing",
+                // Those that are released are not listed.
+                HoldState::Releasing | HoldState::Released => "releasing",
             },
         }
     }
