@@ -5,7 +5,9 @@ use super::*;
 use wane::services::pull_stream::{
     Action, AuditListing, AuditQuery, Chain, ListedEntry, MAX_LISTED, Verdict,
 };
-use wane::store::{ClusteringRange, Fence, Keyspace, PageLimit, Row, Timestamp};
+use wane::store::{
+    ClusteringRange, Fence, Keyspace, Life, PageLimit, Row, Timestamp, Value, Write,
+};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -164,6 +166,31 @@ async fn rows_that_are_missing_are_passed_over() {
     let since = whole[whole.len() / 2].entry.at;
     let late: Vec<_> = left.into_iter().filter(|listed| listed.entry.at >= since).collect();
     assert!(paged(&node, &between(since, u64::MAX), 3).await == late);
+}
+
+/// It may hold entries of the time to the next row that tells. What is beyond is listed all the same.
+#[tokio::test(start_paused = true)]
+async fn a_row_that_cannot_be_read_ends_the_list_where_it_stands() {
+    let setup = setup();
+    let node = setup.node();
+    used(&node).await;
+    let whole = list(&node, &all()).await.entries;
+    let rows = rows(&setup, b'r').await;
+    let garbled = rows.len() / 2;
+    let write = Write::new(Value::new("{").unwrap(), Life::Permanent);
+    assert!(setup.store.put(&rows[garbled].key, write).await.unwrap().is_applied());
+    let told = node.list_audit(ispb(), &all()).await.unwrap_err();
+    let PullStreamError::BrokenChain { chain, row, .. } = told else { panic!("{told}") };
+    assert_eq!((chain, row), (Chain::Remarks, garbled as u64));
+    let is_it = |listed: &&ListedEntry| listed.chain == chain && listed.row == row;
+    let at = whole.iter().find(is_it).unwrap().entry.at;
+    // The rows of the hours before and behind it tell.
+    let apart = HOUR.as_millis() as u64 * 3 / 2;
+    let early: Vec<_> = whole.iter().filter(|it| it.entry.at < at - apart).cloned().collect();
+    let late: Vec<_> = whole.iter().filter(|it| it.entry.at >= at + apart).cloned().collect();
+    assert!(!early.is_empty() && !late.is_empty());
+    assert!(paged(&node, &between(0, at - apart), 3).await == early);
+    assert!(paged(&node, &between(at + apart, u64::MAX), 3).await == late);
 }
 
 #[tokio::test(start_paused = true)]

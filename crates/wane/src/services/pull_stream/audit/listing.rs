@@ -156,26 +156,41 @@ impl Strand {
         Self { chain, rows, spot: Spot::default(), read: VecDeque::new(), is_over: false }
     }
 
-    /// Goes to where the span begins, or before. A row that is missing or unreadable on the way leaves
-    /// the whole chain to be read: nobody may hide entries by damaging others.
+    /// Goes to where the span begins, or before. Where rows on the way are missing or unreadable and none
+    /// near them tells, the whole chain is read: nobody may hide entries by damaging others.
     async fn seek<S: Store>(&mut self, source: &Source<'_, S>) -> Result<(), PullStreamError> {
         let since = source.span.from.saturating_sub(DISORDER);
         let (mut low, mut high) = (0, if since == 0 { 0 } else { self.rows });
         while low < high {
             let middle = low + (high - low) / 2;
-            let key = row_key(source.place, self.chain, middle)?;
-            let record = source.store.get(&key).await?;
-            let row = record.and_then(|it| ChainRow::read(&key, &it.value).ok());
-            let first = row.and_then(|(row, _)| row.entries.first().map(|entry| entry.at));
-            match first {
+            match self.first_told(source, middle, high).await? {
                 None => return Ok(()),
-                Some(at) if at < since => low = middle + 1,
+                Some((row, at)) if at < since => low = row + 1,
                 Some(_) => high = middle,
             }
         }
         // The row before began earlier, and may have gone on for long.
         self.spot.row = low.saturating_sub(1);
         Ok(())
+    }
+
+    /// The first row from one on that says when it began, and when. Almost always that one.
+    async fn first_told<S: Store>(
+        &self,
+        source: &Source<'_, S>,
+        from: u64,
+        to: u64,
+    ) -> Result<Option<(u64, u64)>, PullStreamError> {
+        let began = |row: &ChainRow| row.entries.first().map(|entry| entry.at);
+        let key = row_key(source.place, self.chain, from)?;
+        let record = source.store.get(&key).await?;
+        let row = record.and_then(|record| ChainRow::read(&key, &record.value).ok());
+        if let Some(at) = row.and_then(|(row, _)| began(&row)) {
+            return Ok(Some((from, at)));
+        }
+        let near = rows(source.store, source.place, self.chain, from).await?;
+        let told = near.iter().filter(|found| found.number < to);
+        Ok(told.filter_map(|found| Some((found.number, began(found.row.as_ref()?)?))).next())
     }
 
     /// When the next entry in the span was; `None` where there is none. Passes over those before it.
@@ -230,7 +245,12 @@ impl Strand {
         for found in rows {
             let Found { number, hash, .. } = found;
             let passed = if number == self.spot.row { self.spot.index } else { 0 };
-            let entries = found.standing(self.chain)?.entries;
+            let entries = match found.standing(self.chain) {
+                Ok(row) => row.entries,
+                Err(error) if self.read.is_empty() => return Err(error),
+                // It is told when the list gets there.
+                Err(_) => break,
+            };
             let entries = entries.into_iter().skip(usize::try_from(passed).unwrap_or(usize::MAX));
             self.read.push_back(Standing { number, hash, entries: entries.collect() });
         }
