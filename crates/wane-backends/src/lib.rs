@@ -22,6 +22,8 @@
 //! ```
 
 mod any;
+#[cfg(any(feature = "dynamodb", feature = "kms"))]
+mod aws;
 #[cfg(feature = "cassandra")]
 pub mod cassandra;
 #[cfg(any(feature = "redis", feature = "cassandra"))]
@@ -31,6 +33,8 @@ mod clock_guard;
 pub mod dynamodb;
 #[cfg(feature = "file")]
 pub mod file;
+#[cfg(feature = "kms")]
+pub mod kms;
 mod open;
 #[cfg(feature = "redis")]
 pub mod redis;

@@ -1,7 +1,7 @@
-//! Where the keys that sign pull-stream tokens come from: the store, a file, or the settings.
+//! Where the keys that sign pull-stream tokens come from: the store, KMS, a file, or the settings.
 //!
 //! Unless told otherwise the store keeps them, where all nodes find them and they change by
-//! themselves. `file:PATH` names a file that is looked at once a second, so that keys are rotated by
+//! themselves. `kms:KEY_ID` keeps them there too, closed by that key of AWS KMS. `file:PATH` names a file that is looked at once a second, so that keys are rotated by
 //! replacing it. Otherwise the setting is the keys themselves, which change with the next start.
 //!
 //! Keys are written `KID:BASE64`, the one that signs first, then the one that is still good: with a
@@ -15,11 +15,16 @@ use std::time::{Duration, SystemTime};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use wane::clock::SharedClock;
+#[cfg(feature = "aws")]
+use wane::services::pull_stream::WrappedKeys;
 use wane::services::pull_stream::{
-    KeySource, PullStreamError, REFRESH_EVERY, StaticKeys, StoredKeys, TokenKey, TokenKeys,
+    KeyService, KeySource, PullStreamError, REFRESH_EVERY, StaticKeys, StoredKeys, TokenKey,
+    TokenKeys, WrappedKeysError,
 };
 use wane::store::Store;
+use wane_backends::OpenError;
 
 use crate::settings::StreamKeys;
 
@@ -28,6 +33,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What begins the name of a file.
 const FILE: &str = "file:";
+
+/// What begins the name of a key of KMS.
+const KMS: &str = "kms:";
 
 /// Why there are no keys.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +51,28 @@ pub enum StreamKeysError {
     /// The store does not have them.
     #[error("the keys of pull streams: {0}")]
     Store(#[from] PullStreamError),
+
+    /// KMS cannot be asked.
+    #[error("the keys of pull streams: {0} (WANE_STREAM_KEYS)")]
+    Kms(#[from] OpenError),
+
+    /// What the store has cannot be opened.
+    #[error("the keys of pull streams are closed, and cannot be opened: {0} (WANE_STREAM_KEYS)")]
+    Closed(#[from] WrappedKeysError),
+}
+
+/// Keys that are at hand.
+#[derive(Debug)]
+pub(crate) struct OpenedKeys {
+    pub(crate) source: Arc<dyn KeySource>,
+    /// How the service does that opens them, where there is one.
+    pub(crate) service: Option<watch::Receiver<KeyService>>,
+}
+
+impl OpenedKeys {
+    fn of(source: Arc<impl KeySource>) -> Self {
+        Self { source, service: None }
+    }
 }
 
 /// The keys that the settings name, followed for as long as somebody uses them.
@@ -50,22 +80,53 @@ pub(crate) async fn open<S: Store + Clone>(
     setting: Option<&StreamKeys>,
     store: &S,
     clock: &SharedClock,
-) -> Result<Arc<dyn KeySource>, StreamKeysError> {
+) -> Result<OpenedKeys, StreamKeysError> {
     let Some(setting) = setting else {
         let keys = StoredKeys::open(store.clone(), Arc::clone(clock)).await?;
         tokio::spawn(follow_store(Arc::downgrade(&keys), Arc::clone(clock)));
-        return Ok(keys);
+        return Ok(OpenedKeys::of(keys));
     };
+    if let Some(id) = setting.as_str().strip_prefix(KMS) {
+        return open_wrapped(id, store, clock).await;
+    }
     let Some(path) = setting.as_str().strip_prefix(FILE) else {
-        return Ok(Arc::new(StaticKeys::new(parsed(setting.as_str().split(','))?)));
+        let keys = StaticKeys::new(parsed(setting.as_str().split(','))?);
+        return Ok(OpenedKeys::of(Arc::new(keys)));
     };
     let keys = Arc::new(FileKeys::open(Path::new(path)).await?);
     tokio::spawn(follow_file(Arc::downgrade(&keys), Arc::clone(clock)));
-    Ok(keys)
+    Ok(OpenedKeys::of(keys))
+}
+
+/// The keys that a key of KMS keeps closed.
+#[cfg(feature = "aws")]
+async fn open_wrapped<S: Store + Clone>(
+    id: &str,
+    store: &S,
+    clock: &SharedClock,
+) -> Result<OpenedKeys, StreamKeysError> {
+    let wrap = Arc::new(wane_backends::kms::KmsKey::find(id).await?);
+    let keys = WrappedKeys::open(store.clone(), Arc::clone(clock), wrap).await?;
+    let service = keys.service();
+    tokio::spawn(follow_wrapped(Arc::downgrade(&keys), Arc::clone(clock)));
+    Ok(OpenedKeys { source: keys, service: Some(service) })
+}
+
+#[cfg(not(feature = "aws"))]
+fn open_wrapped<S>(
+    _: &str,
+    _: &S,
+    _: &SharedClock,
+) -> std::future::Ready<Result<OpenedKeys, StreamKeysError>> {
+    let not_built = OpenError::NotBuilt { backend: "kms", feature: "aws" };
+    std::future::ready(Err(not_built.into()))
 }
 
 /// Whether this can be a setting.
 pub(crate) fn is_legal(setting: &str) -> bool {
+    if let Some(id) = setting.strip_prefix(KMS) {
+        return !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_graphic());
+    }
     match setting.strip_prefix(FILE) {
         Some(path) => !path.trim().is_empty(),
         None => parsed(setting.split(',')).is_ok(),
@@ -158,6 +219,28 @@ async fn follow_store<S: Store>(keys: Weak<StoredKeys<S>>, clock: SharedClock) {
     }
 }
 
+/// Says each change once: the keys at hand are in use whatever it is.
+#[cfg(feature = "aws")]
+async fn follow_wrapped<S: Store>(keys: Weak<WrappedKeys<S>>, clock: SharedClock) {
+    let Some(mut service) = keys.upgrade().map(|keys| keys.service()) else { return };
+    service.mark_changed();
+    loop {
+        if service.has_changed().unwrap_or(false) {
+            match &*service.borrow_and_update() {
+                KeyService::Answers => tracing::info!("the key service of pull streams answers"),
+                KeyService::Fails { reason, .. } => {
+                    tracing::warn!(reason, "the keys of pull streams stay as they were");
+                }
+            }
+        }
+        clock.sleep(REFRESH_EVERY).await;
+        let Some(keys) = keys.upgrade() else { return };
+        if let Err(WrappedKeysError::Stream(error)) = keys.refresh().await {
+            tracing::warn!(%error, "the keys of pull streams could not be looked at");
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -171,13 +254,17 @@ mod tests {
     #[test]
     fn one_key_or_two_are_a_setting_and_so_is_a_file() {
         let (one, other) = (key("a", 1), key("b", 2));
-        for legal in [one.clone(), format!("{one},{other}"), "file:/keys".into()] {
+        for legal in
+            [one.clone(), format!("{one},{other}"), "file:/keys".into(), "kms:alias/wane".into()]
+        {
             assert!(is_legal(&legal), "{legal}");
         }
         let short = format!("a:{}", STANDARD.encode([1; 31]));
         for wrong in [
             String::new(),
             "file:".into(),
+            "kms:".into(),
+            "kms:a key".into(),
             "a".into(),
             "a:!!".into(),
             short,

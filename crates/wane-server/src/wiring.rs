@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use wane::clock::SharedClock;
 use wane::services::app_ttl::{AppTtl, AppTtlStorage};
 use wane::services::apps::Apps;
@@ -15,7 +15,8 @@ use wane::services::device_auth::{
 };
 use wane::services::elections::{self, Elections, LeaseRules};
 use wane::services::pull_stream::{
-    KeySource, PullStream, PullStreamError, PullStreamSettings, home_region,
+    KeyService, KeySource, PullStream, PullStreamError, PullStreamSettings, WrapError,
+    WrappedKeysError, home_region,
 };
 use wane::services::sequences::{self, Sequences};
 use wane::store::{
@@ -114,10 +115,24 @@ impl WiringError {
             | Self::PullStream(PullStreamError::Store(error)) => {
                 matches!(error, StoreError::Unavailable { .. } | StoreError::Unknown { .. })
             }
+            Self::StreamKeys(StreamKeysError::Kms(error)) => {
+                matches!(error, OpenError::Unreachable { .. })
+            }
+            Self::StreamKeys(StreamKeysError::Closed(error)) => may_open_later(error),
             Self::Spread(_) | Self::DeviceKey(_) | Self::StreamKeys(_) | Self::PullStream(_) => {
                 false
             }
         }
+    }
+}
+
+fn may_open_later(error: &WrappedKeysError) -> bool {
+    match error {
+        WrappedKeysError::Service(error) => matches!(error, WrapError::Away { .. }),
+        WrappedKeysError::Stream(PullStreamError::Store(error)) => {
+            matches!(error, StoreError::Unavailable { .. } | StoreError::Unknown { .. })
+        }
+        WrappedKeysError::Stream(_) => false,
     }
 }
 
@@ -142,6 +157,8 @@ pub struct Parts {
     pub(crate) device_page: DevicePage,
     pub(crate) pull_stream: PullStream<CachedReads>,
     pub(crate) stream_metrics: StreamMetrics,
+    /// How the service does that opens the keys of tokens, where there is one.
+    stream_key_service: Option<watch::Receiver<KeyService>>,
     /// Batches of messages that may be read at a time.
     pub(crate) stream_arrivals: Semaphore,
     /// Institutions show certificates.
@@ -195,7 +212,7 @@ impl Services {
         let device_auth = device_auth_settings(settings)?;
         let device_auth = DeviceAuth::new(cached.uncached(), Arc::clone(&clock), key, device_auth);
         let pull_stream =
-            pull_stream(settings, cached.uncached(), &clock, (stream_keys, stream_home))?;
+            pull_stream(settings, cached.uncached(), &clock, (stream_keys.source, stream_home))?;
         let services = Arc::new(Parts {
             app_ttl,
             app_ttl_reads: AppTtl::new(cached.clone(), Arc::clone(&clock)),
@@ -208,6 +225,7 @@ impl Services {
             device_page: DevicePage::new(&clock),
             pull_stream,
             stream_metrics: StreamMetrics::default(),
+            stream_key_service: stream_keys.service,
             stream_arrivals: Semaphore::new(MOST_ARRIVING),
             wants_certificates: settings.tls_client_ca.is_some(),
             origin: Origin::from(settings),
@@ -243,6 +261,7 @@ impl Services {
         text += &self.requests.prometheus_text();
         text += &self.cache_text();
         text += &self.stream_metrics.prometheus_text(self).await;
+        text += &self.key_service_text();
         text += &format!(
             "# HELP wane_blobs_left_to_expiry_total Removals of BLOBs that failed: the rest expires.\n\
              # TYPE wane_blobs_left_to_expiry_total counter\n\
@@ -266,6 +285,26 @@ impl Services {
             );
         }
         text
+    }
+
+    /// What an operator should know although the server works.
+    pub(crate) fn warning(&self) -> Option<&'static str> {
+        let service = self.stream_key_service.as_ref()?.borrow();
+        matches!(*service, KeyService::Fails { .. }).then_some(
+            "the key service does not open the keys of pull streams; those at hand are in use",
+        )
+    }
+
+    /// Whether the service answers that opens keys; nothing where there is none.
+    fn key_service_text(&self) -> String {
+        let Some(service) = &self.stream_key_service else { return String::new() };
+        let answers = matches!(*service.borrow(), KeyService::Answers);
+        format!(
+            "# HELP wane_stream_key_service_up Whether the service answers that opens the keys of tokens.\n\
+             # TYPE wane_stream_key_service_up gauge\n\
+             wane_stream_key_service_up {}\n",
+            u8::from(answers)
+        )
     }
 
     /// What was counted of the cache; nothing where there is none.

@@ -6,24 +6,17 @@
 use std::error::Error;
 use std::time::Duration;
 
-use aws_config::BehaviorVersion;
-use aws_credential_types::provider::ProvideCredentials;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::retry::RetryConfig;
-use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use aws_sdk_dynamodb::config::{Builder, Region, StalledStreamProtectionConfig};
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
-use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 use wane::clock::SharedClock;
 use wane::store::StoreError;
 
-use super::failure::{Failure, Kind, reason_in_chain};
+use super::failure::{Failure, Kind};
 use super::{BACKEND, DynamodbSettings};
 use crate::OpenError;
-
-/// How long region and credentials may take to be found: a machine's own may be asked for over
-/// the network.
-const FINDING: Duration = Duration::from_secs(15);
+use crate::aws::{self, Missing};
 
 /// How long an unused connection is kept: well below what servers do. One that the server closes
 /// just as a write goes out over it leaves that write unknown.
@@ -52,10 +45,7 @@ impl Table {
         settings: DynamodbSettings,
         clock: SharedClock,
     ) -> Result<Self, OpenError> {
-        let tls = Provider::Rustls(CryptoMode::Ring);
-        let http = aws_smithy_http_client::Builder::new().pool_idle_timeout(IDLE);
-        let http = http.tls_provider(tls).build_https();
-        let mut loader = aws_config::defaults(BehaviorVersion::latest()).http_client(http);
+        let mut loader = aws::loader(IDLE);
         if let Some(region) = &settings.region {
             loader = loader.region(Region::new(region.clone()));
         }
@@ -65,23 +55,21 @@ impl Table {
         if let Some(credentials) = settings.credentials() {
             loader = loader.credentials_provider(credentials);
         }
-        let found = tokio::time::timeout(FINDING, async {
-            let found = loader.load().await;
-            let Some(region) = found.region().map(ToString::to_string) else {
+        let not_found = |missing: Missing| match missing {
+            Missing::Region => {
                 let reason = "no region is named; give region=.. or set AWS_REGION".to_owned();
-                return Err(OpenError::BadUrl { backend: BACKEND, reason });
-            };
-            let place = settings.place(&region);
-            check_credentials(&found, &place).await?;
-            Ok((found, place))
-        });
-        let (found, place) = found.await.unwrap_or_else(|_| {
-            let place = settings.place("the region of this machine");
-            Err(no_credentials(&place, "nothing was found in 15 s".to_owned()))
-        })?;
+                OpenError::BadUrl { backend: BACKEND, reason }
+            }
+            Missing::Credentials { region, reason } => {
+                let region = region.as_deref().unwrap_or("the region of this machine");
+                no_credentials(&settings.place(region), reason)
+            }
+        };
+        let (found, region) = aws::found(loader).await.map_err(not_found)?;
+        let place = settings.place(&region);
         let config = Builder::from(&found)
             .retry_config(RetryConfig::disabled())
-            .timeout_config(time_limits(settings.timeout))
+            .timeout_config(aws::time_limits(settings.timeout))
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
             .build();
         Ok(Self { client: Client::from_conf(config), name: settings.table, place, clock })
@@ -158,27 +146,11 @@ fn what_to_check(kind: Kind) -> &'static str {
     }
 }
 
-fn time_limits(timeout: Duration) -> TimeoutConfig {
-    TimeoutConfig::builder()
-        .connect_timeout(timeout.min(Duration::from_secs(2)))
-        .operation_attempt_timeout(timeout)
-        .build()
-}
-
-async fn check_credentials(found: &aws_config::SdkConfig, place: &str) -> Result<(), OpenError> {
-    let Some(provider) = found.credentials_provider() else {
-        return Err(no_credentials(place, "there are none".to_owned()));
-    };
-    let credentials = provider.provide_credentials().await;
-    credentials.map_err(|error| no_credentials(place, reason_in_chain(&error)))?;
-    Ok(())
-}
-
 fn no_credentials(place: &str, reason: String) -> OpenError {
     OpenError::Refused {
         backend: BACKEND,
         address: place.to_owned(),
-        check: "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the profile, or the role of this machine",
+        check: aws::CREDENTIALS,
         source: reason.into(),
     }
 }

@@ -14,6 +14,7 @@ use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use hyper_util::client::legacy::Error as HttpError;
 
 use super::item::Item;
+use crate::aws::{chain, reason_in_chain};
 
 /// Codes that ask for less at once. Nothing was applied.
 const THROTTLED: [&str; 4] = [
@@ -104,11 +105,6 @@ where
     Kind::Unclear
 }
 
-/// The error and what caused it, outermost first.
-fn chain<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |cause| Error::source(*cause))
-}
-
 fn reason_of<E>(error: &SdkError<E>) -> String
 where
     E: ProvideErrorMetadata + Error + 'static,
@@ -118,17 +114,6 @@ where
         (Some(code), None) => code.to_owned(),
         (None, _) => reason_in_chain(error),
     }
-}
-
-/// What the error and its causes say, each once.
-pub(super) fn reason_in_chain(error: &(dyn Error + 'static)) -> String {
-    let mut told: Vec<String> = Vec::new();
-    for cause in chain(error).map(ToString::to_string) {
-        if !told.last().is_some_and(|before| before.contains(&cause)) {
-            told.push(cause);
-        }
-    }
-    told.join(": ")
 }
 
 /// Errors of writes that may say which item stood in the way.

@@ -18,6 +18,8 @@ mod full_disk;
 mod full_of_values;
 mod harness;
 mod kill;
+#[cfg(feature = "kms")]
+mod kms;
 mod opening;
 mod placing;
 mod power_cut;

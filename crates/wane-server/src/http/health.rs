@@ -15,13 +15,16 @@ use crate::wiring::Services;
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct HealthBody {
     status: &'static str,
+    /// What an operator should look at although it works.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<&'static str>,
 }
 
 /// The process answers.
 #[utoipa::path(get, path = "/livez", tag = "health", 
     responses((status = 200, description = "it does", body = HealthBody)))]
 pub(super) async fn livez() -> Json<HealthBody> {
-    Json(HealthBody { status: "ok" })
+    Json(HealthBody { status: "ok", warning: None })
 }
 
 /// The store answers, and the server is not about to stop.
@@ -35,7 +38,7 @@ pub(super) async fn readyz(State(services): State<Services>) -> Result<Json<Heal
     }
     // A read that goes all the way to the store.
     services.apps.find(&AppName::new("readyz", "readyz")?).await?;
-    Ok(Json(HealthBody { status: "ok" }))
+    Ok(Json(HealthBody { status: "ok", warning: services.warning() }))
 }
 
 /// Counters for Prometheus.

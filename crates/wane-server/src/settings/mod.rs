@@ -161,7 +161,7 @@ setting::settings! {
     /// How long a compliance replay can be read, counted from when it was asked for.
     stream_replay_ms: Duration = Is("86400000"), within 1..=2_592_000_000;
 
-    /// The keys that sign tokens: file:PATH, or KID:BASE64 and with a comma the one before.
+    /// The keys that sign tokens: kms:KEY_ID, file:PATH, or KID:BASE64 and with a comma the one before.
     stream_keys: Option<StreamKeys> = Unset("kept in the store, changed every 90 days");
 
     /// How log lines are written: for people or for programs.

@@ -190,8 +190,8 @@ text! {
 }
 
 text! {
-    /// Keys that sign tokens, or the file that holds them.
-    StreamKeys, "KEYS", "file:PATH, or KID:BASE64 with 32 bytes or more, and with a comma the key before",
+    /// Keys that sign tokens, or who holds them.
+    StreamKeys, "KEYS", "kms:KEY_ID, file:PATH, or KID:BASE64 with 32 bytes or more, and with a comma the key before",
     crate::stream_keys::is_legal, secret true
 }
 

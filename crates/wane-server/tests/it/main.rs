@@ -19,6 +19,9 @@ mod http;
 #[path = "../../../wane-backends/tests/it/harness/listed.rs"]
 mod listed;
 mod listen;
+#[cfg(feature = "aws")]
+#[path = "../../../wane-backends/tests/it/harness/moto.rs"]
+mod moto;
 mod openapi;
 mod readme;
 mod restart;

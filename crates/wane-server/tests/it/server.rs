@@ -60,11 +60,21 @@ impl Server {
 
     /// A server at this address, as one that comes back to its clients.
     pub(crate) fn start_at(listen: SocketAddr, data: &Path, flags: &[&str]) -> Self {
+        Self::start_as(wane(), listen, data, flags)
+    }
+
+    /// A server at this address by a command of the test's own, as with another environment.
+    pub(crate) fn start_as(
+        mut command: Command,
+        listen: SocketAddr,
+        data: &Path,
+        flags: &[&str],
+    ) -> Self {
         std::fs::create_dir_all(data).unwrap();
         let ready = data.join("ready.json");
         drop(std::fs::remove_file(&ready));
         let log = std::fs::File::create(data.join("log.txt")).unwrap();
-        let mut process = wane()
+        let mut process = command
             .arg("serve")
             .args(["--listen", &listen.to_string(), "--admin-listen", "127.0.0.1:0"])
             .arg("--data")

@@ -8,6 +8,8 @@ pub(crate) mod dynamodb;
 pub(crate) mod file;
 #[cfg(any(feature = "redis", feature = "cassandra", feature = "dynamodb"))]
 pub(crate) mod listed;
+#[cfg(feature = "kms")]
+pub(crate) mod moto;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 #[cfg(feature = "redis")]

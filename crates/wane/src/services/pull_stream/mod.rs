@@ -68,6 +68,7 @@ mod core;
 mod holds;
 mod institutions;
 mod ispb;
+mod key_ring;
 mod keys;
 mod lines;
 mod log;
@@ -88,6 +89,7 @@ mod stored_keys;
 mod strangers;
 mod token;
 mod token_view;
+mod wrapped_keys;
 
 pub use archive::{Archive, ArchiveError, ArchiveFuture, NoSegmentName, SegmentName};
 pub use archived::{ArchiveCheck, ArchivedRow};
@@ -99,6 +101,7 @@ pub use audit::{
 pub use body::{Body, Delivered, Delivery, Gzip, XML};
 pub use holds::{Hold, HoldId, HoldState};
 pub use ispb::Ispb;
+pub use key_ring::REFRESH_EVERY;
 pub use keys::{KeySource, StaticKeys, TokenKey, TokenKeys};
 pub use message::{Batch, MAX_BATCH, MAX_MESSAGE, Message};
 pub use policy::Policy;
@@ -110,8 +113,11 @@ pub use resource_id::ResourceId;
 pub use segment::LONGEST_SEGMENT;
 pub use settings::PullStreamSettings;
 pub use status::StreamStatus;
-pub use stored_keys::{REFRESH_EVERY, StoredKeys};
+pub use stored_keys::StoredKeys;
 pub use token_view::{SlotView, TokenView};
+pub use wrapped_keys::{
+    KeyService, KeyWrap, WrapError, WrapFuture, WrappedKeys, WrappedKeysError, WrappedSecret,
+};
 
 use std::sync::Arc;
 use std::time::Duration;

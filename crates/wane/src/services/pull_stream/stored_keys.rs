@@ -1,8 +1,8 @@
 //! Keys that the store keeps: drawn by whoever asks first, alike on every node, replaced in time.
 //!
-//! One permanent record holds both live keys. After 90 days the next key is put beside the current
-//! one, where every node finds it, and a minute later takes its place; the key before stays good
-//! until the next change. Each step is one swap, so that nodes which think of it at once make one.
+//! One permanent record holds both live keys, and goes through the steps of `key_ring`: after 90 days
+//! the next key is announced there, where every node finds it, and a minute later takes the place of
+//! the current one. Each step is one swap, so that nodes which think of it at once make one.
 //!
 //! Invariant: a key signs nothing before it has been in the record for a minute, in which every node
 //! that is alive has read it several times.
@@ -13,22 +13,21 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value as Json};
 
 use super::PullStreamError;
+use super::key_ring::{self, Due, ring_key};
 use super::keys::{KeySource, StaticKeys, TokenKey, TokenKeys};
 use crate::clock::{Clock, SharedClock};
 use crate::services::drawn::found_or_drawn;
-use crate::store::{Key, Keyspace, Life, Outcome, Store, StoreError, Timestamp, Value, Write};
-
-/// How long a key signs.
-const SIGNS_FOR: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+use crate::store::{Outcome, Store};
 
 /// How long a key is in the record before it signs.
 const KNOWN_AFTER: Duration = Duration::from_secs(60);
 
-/// How often each node should [refresh](StoredKeys::refresh): several times before a key signs.
-pub const REFRESH_EVERY: Duration = Duration::from_secs(10);
+/// Where the record is.
+const RECORD: &str = "pull_stream";
+
+type Ring = key_ring::Ring<StoredKey>;
 
 /// The keys in the record of a store.
 #[derive(Debug)]
@@ -41,30 +40,34 @@ pub struct StoredKeys<S> {
 impl<S: Store> StoredKeys<S> {
     /// The keys of a store, drawn now if it has none.
     pub async fn open(store: S, clock: SharedClock) -> Result<Arc<Self>, PullStreamError> {
-        let ring = ring_of(&store, &*clock).await?;
-        let live = StaticKeys::new(ring.keys()?);
+        let live = StaticKeys::new(keys_of(&ring_of(&store, &*clock).await?)?);
         Ok(Arc::new(Self { store, clock, live }))
     }
 
     /// Reads the record again, and takes the step that is due. To be called every
-    /// [`REFRESH_EVERY`].
+    /// [`REFRESH_EVERY`](super::REFRESH_EVERY).
     pub async fn refresh(&self) -> Result<(), PullStreamError> {
-        let key = record_key()?;
+        let key = ring_key(RECORD)?;
         let Some(record) = self.store.get(&key).await? else {
             // Taken out, as by a restore: drawn anew, as for any store that has none.
-            self.live.replace(ring_of(&self.store, &*self.clock).await?.keys()?);
+            self.live.replace(keys_of(&ring_of(&self.store, &*self.clock).await?)?);
             return Ok(());
         };
         let ring = Ring::read(&key, &record.value)?;
-        let Some(next) = ring.next(&*self.clock) else {
-            self.live.replace(ring.keys()?);
-            return Ok(());
+        let now = self.clock.now();
+        let next = match ring.due(now, KNOWN_AFTER) {
+            Due::Nothing => {
+                self.live.replace(keys_of(&ring)?);
+                return Ok(());
+            }
+            Due::Announcing => ring.announcing(StoredKey::drawn(&*self.clock), now),
+            Due::Changing => ring.changed(now),
         };
         let write = next.write()?;
         match self.store.compare_and_swap(&key, &record.value, write).await? {
-            Outcome::Applied { .. } => self.live.replace(next.keys()?),
+            Outcome::Applied { .. } => self.live.replace(keys_of(&next)?),
             Outcome::Refused { current: Some(current) } => {
-                self.live.replace(Ring::read(&key, &current.value)?.keys()?);
+                self.live.replace(keys_of(&Ring::read(&key, &current.value)?)?);
             }
             // Whatever stands there is read the next time.
             Outcome::Refused { current: None } => {}
@@ -79,29 +82,16 @@ impl<S: Store> KeySource for StoredKeys<S> {
     }
 }
 
-fn record_key() -> Result<Key, StoreError> {
-    Key::new(Keyspace::Settings.partition(b"keys")?.as_bytes(), b"pull_stream")
-}
-
 async fn ring_of<S: Store>(store: &S, clock: &dyn Clock) -> Result<Ring, PullStreamError> {
-    let key = record_key()?;
-    let found = found_or_drawn(store, &key, || Ring::drawn(clock).write()).await?;
+    let key = ring_key(RECORD)?;
+    let draw = || Ring::first(StoredKey::drawn(clock), clock.now()).write();
+    let found = found_or_drawn(store, &key, draw).await?;
     Ring::read(&key, &found.ok_or(PullStreamError::Contended)?)
 }
 
-/// The record.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Ring {
-    current: StoredKey,
-    /// The one before; or the next one, while it is announced.
-    other: Option<StoredKey>,
-    /// Since when the current one signs.
-    since: u64,
-    /// Since when the other one is the next.
-    announced_at: Option<u64>,
-    #[serde(flatten)]
-    more: Map<String, Json>,
+fn keys_of(ring: &Ring) -> Result<TokenKeys, PullStreamError> {
+    let other = ring.other.as_ref().map(StoredKey::key).transpose()?;
+    TokenKeys::new(ring.current.key()?, other)
 }
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -128,64 +118,11 @@ impl StoredKey {
     }
 }
 
-impl Ring {
-    fn drawn(clock: &dyn Clock) -> Self {
-        Self {
-            current: StoredKey::drawn(clock),
-            other: None,
-            since: clock.now().as_unix_millis(),
-            announced_at: None,
-            more: Map::new(),
-        }
-    }
-
-    fn keys(&self) -> Result<TokenKeys, PullStreamError> {
-        let other = self.other.as_ref().map(StoredKey::key).transpose()?;
-        TokenKeys::new(self.current.key()?, other)
-    }
-
-    /// The record after the step that is due; `None` where none is.
-    fn next(&self, clock: &dyn Clock) -> Option<Self> {
-        let now = clock.now();
-        let age = |since: u64| Timestamp::from_unix_millis(since).until(now);
-        let more = self.more.clone();
-        match (self.announced_at, &self.other) {
-            (Some(announced_at), Some(next)) if age(announced_at) >= KNOWN_AFTER => Some(Self {
-                current: next.clone(),
-                other: Some(self.current.clone()),
-                since: now.as_unix_millis(),
-                announced_at: None,
-                more,
-            }),
-            (None, _) if age(self.since) >= SIGNS_FOR => Some(Self {
-                current: self.current.clone(),
-                other: Some(StoredKey::drawn(clock)),
-                since: self.since,
-                announced_at: Some(now.as_unix_millis()),
-                more,
-            }),
-            (Some(_) | None, _) => None,
-        }
-    }
-
-    fn read(key: &Key, value: &[u8]) -> Result<Self, PullStreamError> {
-        serde_json::from_slice(value).map_err(|_| {
-            let reason = "it does not hold the keys of pull streams".into();
-            StoreError::Corrupt { key: key.clone(), reason }.into()
-        })
-    }
-
-    fn write(&self) -> Result<Write, StoreError> {
-        let json = serde_json::to_vec(self)
-            .map_err(|error| StoreError::invalid("keys", format!("cannot be written: {error}")))?;
-        Ok(Write::new(Value::new(json)?, Life::Permanent))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::clock::ManualClock;
+    use crate::services::pull_stream::key_ring::SIGNS_FOR;
     use crate::store::MemoryStore;
 
     fn kids<S: Store>(keys: &StoredKeys<S>) -> Vec<String> {

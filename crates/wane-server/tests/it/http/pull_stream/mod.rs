@@ -13,6 +13,8 @@ mod forms;
 mod holding;
 mod holds;
 mod invariants;
+#[cfg(feature = "aws")]
+mod kms;
 mod operating;
 mod regions;
 mod replaying;
