@@ -340,6 +340,9 @@ fn advice_on_problem(code: &str, retry_after: Option<Duration>, origin: Option<&
         }
         "too_large" => "send less, or have an operator raise the limits".into(),
         "stale_token" => "somebody else leads by now; campaign again".into(),
+        "audit_broken" => {
+            "keep the store as it is, and compare it with exports and backups from before".into()
+        }
         "invalid_token" | "token_out_of_order" => {
             "pull again, from the start; what was not acknowledged comes again".into()
         }

@@ -9,6 +9,7 @@
 //! the clock. Answers go to standard output, everything else to standard error.
 
 mod app;
+mod audit;
 pub mod backup;
 mod blobs;
 mod completions;
@@ -105,6 +106,8 @@ enum RemoteCommand {
     Device(devices::DeviceArguments),
     /// Send messages to institutions, and read their streams
     Stream(streams::StreamArguments),
+    /// Check and export the audit of institutions' streams (for operators)
+    Audit(audit::AuditArguments),
     /// Make apps, their keys, limits and clients (for operators)
     App(app::AppArguments),
 }
@@ -241,6 +244,9 @@ async fn ask(
         RemoteCommand::Stream(command) => {
             streams::run(command, &place, flags, surroundings).await.map(|()| Exit::Done)
         }
+        RemoteCommand::Audit(command) => {
+            audit::run(command, &place, flags, surroundings).await.map(|()| Exit::Done)
+        }
         RemoteCommand::App(command) => {
             app::run(command.command, &place, flags, surroundings).await.map(|()| Exit::Done)
         }
@@ -284,6 +290,9 @@ fn place_of(
                 Some(party) => connection.stream_place(party, surroundings),
                 None => connection.admin_place(surroundings),
             }
+        }
+        RemoteCommand::Audit(command) => {
+            connection.with_data(&command.data).admin_place(surroundings)
         }
         RemoteCommand::App(command) => {
             connection.with_data(&command.data).admin_place(surroundings)

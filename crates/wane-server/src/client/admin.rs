@@ -203,6 +203,15 @@ impl Admin {
         self.0.exchange(call.up_to(LONG)).await
     }
 
+    /// The same, for what the server takes its time with.
+    pub(super) async fn read_within(
+        &self,
+        deadline: Duration,
+        path: &str,
+    ) -> Result<super::exchange::Answer, ClientError> {
+        Self(self.0.clone().with_deadline(deadline)).read(path).await
+    }
+
     pub(super) async fn write(
         &self,
         method: Method,

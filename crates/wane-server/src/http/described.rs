@@ -60,6 +60,9 @@ pub(super) struct OfInstitution;
 /// What a pull may answer: a batch or nothing.
 pub(super) struct Pulling;
 
+/// What a look at the audit may answer: that it is damaged, with `chain`, `row` and `reason`.
+pub(super) struct Auditing;
+
 /// What every route may answer about the head of a request.
 pub(super) struct Fronting;
 
@@ -221,6 +224,12 @@ impl IntoResponses for Pulling {
         let nothing = ResponseBuilder::new().description(format!("no message came; {next}"));
         let found = [("200", batch.build()), ("204", nothing.build())];
         found.into_iter().map(|(status, answer)| (status.to_owned(), RefOr::T(answer))).collect()
+    }
+}
+
+impl IntoResponses for Auditing {
+    fn responses() -> Responses {
+        answers::<ProblemBody>(&[Code::AuditBroken])
     }
 }
 

@@ -49,6 +49,7 @@ pub enum Code {
     Limited,
     Elsewhere,
     ArchiveDamaged,
+    AuditBroken,
     Unavailable,
     UnknownOutcome,
 }
@@ -56,72 +57,56 @@ pub enum Code {
 impl Code {
     /// The name, the status, and a title for people.
     fn facts(self) -> (&'static str, StatusCode, &'static str) {
+        use StatusCode as Is;
         match self {
-            Self::KeyEmpty => ("key_empty", StatusCode::BAD_REQUEST, "The key is empty"),
-            Self::KeyTooLong => ("key_too_long", StatusCode::BAD_REQUEST, "The key is too long"),
-            Self::KeyNotUtf8 => ("key_not_utf8", StatusCode::BAD_REQUEST, "The key is not UTF-8"),
-            Self::ValueTooLong => {
-                ("value_too_long", StatusCode::BAD_REQUEST, "The value is too long")
-            }
-            Self::InvalidTtl => ("invalid_ttl", StatusCode::BAD_REQUEST, "The TTL is not valid"),
+            Self::KeyEmpty => ("key_empty", Is::BAD_REQUEST, "The key is empty"),
+            Self::KeyTooLong => ("key_too_long", Is::BAD_REQUEST, "The key is too long"),
+            Self::KeyNotUtf8 => ("key_not_utf8", Is::BAD_REQUEST, "The key is not UTF-8"),
+            Self::ValueTooLong => ("value_too_long", Is::BAD_REQUEST, "The value is too long"),
+            Self::InvalidTtl => ("invalid_ttl", Is::BAD_REQUEST, "The TTL is not valid"),
             Self::InvalidRequest => {
-                ("invalid_request", StatusCode::BAD_REQUEST, "The request is not valid")
+                ("invalid_request", Is::BAD_REQUEST, "The request is not valid")
             }
             Self::Unauthorized => {
-                ("unauthorized", StatusCode::UNAUTHORIZED, "A valid credential is needed")
+                ("unauthorized", Is::UNAUTHORIZED, "A valid credential is needed")
             }
-            Self::InvalidToken => {
-                ("invalid_token", StatusCode::UNAUTHORIZED, "The token is not valid")
-            }
-            Self::TokenExpired => {
-                ("token_expired", StatusCode::UNAUTHORIZED, "The token has expired")
-            }
+            Self::InvalidToken => ("invalid_token", Is::UNAUTHORIZED, "The token is not valid"),
+            Self::TokenExpired => ("token_expired", Is::UNAUTHORIZED, "The token has expired"),
             Self::TokenOutOfOrder => {
-                ("token_out_of_order", StatusCode::BAD_REQUEST, "The token is out of order")
+                ("token_out_of_order", Is::BAD_REQUEST, "The token is out of order")
             }
-            Self::Forbidden => {
-                ("forbidden", StatusCode::FORBIDDEN, "The credential does not allow this")
+            Self::Forbidden => ("forbidden", Is::FORBIDDEN, "The credential does not allow this"),
+            Self::Absent => ("absent", Is::NOT_FOUND, "There is no such thing"),
+            Self::Refused => ("refused", Is::CONFLICT, "The condition did not hold"),
+            Self::StaleToken => ("stale_token", Is::CONFLICT, "The token is not the newest"),
+            Self::TooLarge => ("too_large", Is::PAYLOAD_TOO_LARGE, "The request is too large"),
+            Self::MethodNotAllowed => {
+                ("method_not_allowed", Is::METHOD_NOT_ALLOWED, "The method is not allowed here")
             }
-            Self::Absent => ("absent", StatusCode::NOT_FOUND, "There is no such thing"),
-            Self::Refused => ("refused", StatusCode::CONFLICT, "The condition did not hold"),
-            Self::StaleToken => {
-                ("stale_token", StatusCode::CONFLICT, "The token is not the newest")
-            }
-            Self::TooLarge => {
-                ("too_large", StatusCode::PAYLOAD_TOO_LARGE, "The request is too large")
-            }
-            Self::MethodNotAllowed => (
-                "method_not_allowed",
-                StatusCode::METHOD_NOT_ALLOWED,
-                "The method is not allowed here",
-            ),
-            Self::NotAcceptable => {
-                ("not_acceptable", StatusCode::NOT_ACCEPTABLE, "No acceptable form")
-            }
-            Self::Gone => ("gone", StatusCode::GONE, "It was there and is no more"),
+            Self::NotAcceptable => ("not_acceptable", Is::NOT_ACCEPTABLE, "No acceptable form"),
+            Self::Gone => ("gone", Is::GONE, "It was there and is no more"),
             Self::UnsupportedMediaType => (
                 "unsupported_media_type",
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                Is::UNSUPPORTED_MEDIA_TYPE,
                 "The body has an unsupported type",
             ),
-            Self::RangeNotSatisfiable => (
-                "range_not_satisfiable",
-                StatusCode::RANGE_NOT_SATISFIABLE,
-                "The range lies outside of it",
-            ),
-            Self::Limited => ("limited", StatusCode::TOO_MANY_REQUESTS, "A limit was reached"),
-            Self::Elsewhere => ("elsewhere", StatusCode::MISDIRECTED_REQUEST, "Ask elsewhere"),
-            Self::ArchiveDamaged => {
-                ("archive_damaged", StatusCode::BAD_GATEWAY, "The archive is damaged")
+            Self::RangeNotSatisfiable => {
+                ("range_not_satisfiable", Is::RANGE_NOT_SATISFIABLE, "The range lies outside of it")
+            }
+            Self::Limited => ("limited", Is::TOO_MANY_REQUESTS, "A limit was reached"),
+            Self::Elsewhere => ("elsewhere", Is::MISDIRECTED_REQUEST, "Ask elsewhere"),
+            Self::ArchiveDamaged => ("archive_damaged", Is::BAD_GATEWAY, "The archive is damaged"),
+            Self::AuditBroken => {
+                ("audit_broken", Is::CONFLICT, "The audit is not as it was written")
             }
             Self::Unavailable => (
                 "unavailable",
-                StatusCode::SERVICE_UNAVAILABLE,
+                Is::SERVICE_UNAVAILABLE,
                 "The store does not answer; nothing was applied",
             ),
             Self::UnknownOutcome => (
                 "unknown_outcome",
-                StatusCode::GATEWAY_TIMEOUT,
+                Is::GATEWAY_TIMEOUT,
                 "The store did not confirm; it may have been applied",
             ),
         }
@@ -402,9 +387,11 @@ impl From<PullStreamError> for Problem {
             PullStreamError::Store(error) => return error.into(),
             PullStreamError::Refused(refusal) => return refusal.into(),
             PullStreamError::Invalid { .. } => Code::InvalidRequest,
-            PullStreamError::BrokenChain { .. } => {
+            PullStreamError::BrokenChain { chain, row, ref reason } => {
                 tracing::error!(%error, "the audit of a pull stream is damaged");
-                return Self::new(Code::Unavailable, "the audit is damaged; tell the operator");
+                let reason = reason.clone();
+                let problem = Self::new(Code::AuditBroken, error.to_string());
+                return problem.with("chain", chain.name()).with("row", row).with("reason", reason);
             }
             PullStreamError::Absent { .. } => Code::Absent,
             PullStreamError::Elsewhere { region } => return Self::elsewhere(region),

@@ -4,6 +4,7 @@
 
 mod blob_clients;
 mod cli;
+mod cli_audit;
 mod cli_blobs;
 mod cli_devices;
 mod cli_streams;

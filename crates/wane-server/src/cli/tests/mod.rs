@@ -1,5 +1,6 @@
 //! Command lines as they are typed, against servers that play their part.
 
+mod audit;
 mod blobs;
 mod commands;
 mod devices;

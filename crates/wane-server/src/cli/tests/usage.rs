@@ -135,6 +135,12 @@ fn wrong_usage_ends_with_two_and_says_so_on_standard_error() {
         "stream push --ispb 00000208 --key i.s - -",
         "stream pull --ispb 00000208 --key i.s --cert c.pem",
         "stream status",
+        "audit",
+        "audit verify",
+        "audit verify --ispb 208",
+        "audit export",
+        "audit export --ispb 00000208 --from yesterday",
+        "audit export --ispb 00000208 --to -1",
         "completions cmd",
         "ttl get k --url localhost:8628 --key i.s",
         "ttl get k --key \u{1}\u{7}",
@@ -167,7 +173,7 @@ fn the_page_about_the_command_line_has_every_command_and_exit_code() {
     }
     let top = Arguments::command();
     let group = |name: &str| top.find_subcommand(name).unwrap().clone();
-    for name in ["ttl", "election", "sequence", "blob", "device", "stream", "app"] {
+    for name in ["ttl", "election", "sequence", "blob", "device", "stream", "audit", "app"] {
         for command in group(name).get_subcommands() {
             let words = format!("wane {name} {}", command.get_name());
             assert!(page.contains(&words), "{words}");
@@ -212,6 +218,7 @@ fn every_failure_has_its_exit_code() {
         (problem("too_large", 413), Exit::Failed),
         (problem("unsupported_media_type", 415), Exit::Usage),
         (problem("gone", 410), Exit::Absent),
+        (problem("audit_broken", 409), Exit::Failed),
         (problem("unavailable", 503), Exit::Failed),
         (ClientError::Unreachable { url: String::new(), source: "".into() }, Exit::Failed),
         (ClientError::Protocol { reason: String::new() }, Exit::Failed),

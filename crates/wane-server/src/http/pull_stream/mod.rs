@@ -3,10 +3,11 @@
 //!
 //! `arriving` reads what producers send, `form` what readers want it in, `delivering` writes what
 //! they are sent; `counted` is what operators see of it, `operator` what they ask and set, `holds` what
-//! they keep, `regions` where it is served, and `replays` are read beside it. Rules of all of it are in
-//! `wane::services::pull_stream`.
+//! they keep, `regions` where it is served, `replays` are read beside it, and `auditor` is what auditors
+//! read. Rules of all of it are in `wane::services::pull_stream`.
 
 mod arriving;
+pub(super) mod auditor;
 mod counted;
 mod delivering;
 mod form;

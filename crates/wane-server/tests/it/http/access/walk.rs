@@ -161,6 +161,9 @@ const CALLS: &[(&str, &str, &str, u16)] = &[
     ("PUT", "/api/v1/admin/regions/{ispb}", r#"{"primary":"local","secondary":"r2"}"#, 200),
     ("GET", "/api/v1/admin/regions/{ispb}", "", 200),
     ("POST", "/api/v1/admin/regions/{ispb}/failover", r#"{"to":"local"}"#, 200),
+    // The institution is in the query, and there is none.
+    ("GET", "/api/v1/admin/audit", "", 400),
+    ("GET", "/api/v1/admin/audit/verify", "", 400),
     // Pages for everybody, who is sent to the first one without a code, and forms that are none.
     ("GET", "/device", "", 200),
     ("GET", "/device/", "", 200),
