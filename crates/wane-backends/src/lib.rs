@@ -22,6 +22,8 @@
 //! ```
 
 mod any;
+#[cfg(feature = "archive")]
+pub mod archive;
 #[cfg(any(feature = "dynamodb", feature = "kms"))]
 mod aws;
 #[cfg(feature = "cassandra")]
@@ -41,6 +43,8 @@ pub mod redis;
 mod url;
 
 pub use any::{AnyScanCursor, AnyStore};
+#[cfg(feature = "archive")]
+pub use archive::ObjectArchive;
 pub use clock_guard::{ClockGuarded, ServerClock, ServerTime};
 pub use open::OpenError;
 pub use url::StoreUrl;

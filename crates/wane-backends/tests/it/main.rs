@@ -1,6 +1,8 @@
 //! Integration tests of the backends: one binary, one module per concern.
 
 mod any;
+#[cfg(feature = "archive")]
+mod archive;
 mod backup;
 #[cfg(all(feature = "redis", feature = "cassandra", feature = "dynamodb"))]
 mod blobs;
@@ -25,7 +27,7 @@ mod placing;
 mod power_cut;
 mod proof;
 mod proxy;
-#[cfg(all(feature = "redis", feature = "cassandra", feature = "dynamodb"))]
+#[cfg(all(feature = "archive", feature = "redis", feature = "cassandra", feature = "dynamodb"))]
 mod pull_stream;
 #[cfg(feature = "redis")]
 mod redis;

@@ -8,7 +8,7 @@ pub(crate) mod dynamodb;
 pub(crate) mod file;
 #[cfg(any(feature = "redis", feature = "cassandra", feature = "dynamodb"))]
 pub(crate) mod listed;
-#[cfg(feature = "kms")]
+#[cfg(any(feature = "kms", feature = "archive-s3"))]
 pub(crate) mod moto;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;

@@ -7,6 +7,7 @@
 //! goes red over a store that is not what it should be.
 
 mod account;
+mod archiving;
 mod controls;
 mod doctored;
 mod holds;

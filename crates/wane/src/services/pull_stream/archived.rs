@@ -52,12 +52,14 @@ pub(super) async fn archived_rows(
     while let Some(first) = segments.iter().find(|name| name.rows.end > from_row) {
         let end = first.rows.end;
         let mut rows = BTreeMap::new();
-        let overlaps = |name: &&SegmentName| name.rows.start < end && name.rows.end > from_row;
-        for name in segments.iter().filter(overlaps) {
-            let wanted = fetch(archive, name).await?.0.into_iter().filter(|(row, sealed)| {
+        for name in &segments {
+            if name.rows.start >= end || name.rows.end <= from_row {
+                continue;
+            }
+            let found = fetch(archive, name).await?.0;
+            rows.extend(found.into_iter().filter(|(row, sealed)| {
                 (from_row..end).contains(row) && times.contains(&sealed.at())
-            });
-            rows.extend(wanted);
+            }));
         }
         if !rows.is_empty() {
             return Ok(rows.into_iter().collect());
@@ -76,7 +78,8 @@ async fn fetch(
         segment: name.clone(),
         reason: "it is listed and cannot be found".into(),
     })?;
-    Ok((segment::decode(name, &bytes)?, bytes.len() as u64))
+    let length = bytes.len() as u64;
+    Ok((segment::decode_aside(name, bytes).await?, length))
 }
 
 impl<S: Store> PullStream<S> {
@@ -114,21 +117,21 @@ impl<S: Store> PullStream<S> {
         most_segments: usize,
     ) -> Result<ArchiveCheck, PullStreamError> {
         let (archive, mut check) = (self.core.archive()?, ArchiveCheck::default());
-        let segments = self.segments(ispb).await?;
-        let mut left = segments.iter().filter(|name| name.rows.start >= from_row).peekable();
-        while let Some(name) = left.peek() {
-            if check.segments >= most_segments as u64 {
-                check.next_row = Some(name.rows.start);
+        let mut segments = self.segments(ispb).await?;
+        segments.retain(|name| name.rows.start >= from_row);
+        let mut last = None;
+        for name in &segments {
+            let start = name.rows.start;
+            // Those that begin at one row are checked together, so that it can be gone on from.
+            if check.segments >= most_segments as u64 && last != Some(start) {
+                check.next_row = Some(start);
                 break;
             }
-            // Those that begin at one row are checked together, so that it can be gone on from.
-            let start = name.rows.start;
-            while let Some(name) = left.next_if(|name| name.rows.start == start) {
-                let (rows, bytes) = fetch(archive, name).await?;
-                check.segments += 1;
-                check.rows += rows.len() as u64;
-                check.bytes += bytes;
-            }
+            let (rows, bytes) = fetch(archive, name).await?;
+            check.segments += 1;
+            check.rows += rows.len() as u64;
+            check.bytes += bytes;
+            last = Some(start);
         }
         Ok(check)
     }

@@ -116,10 +116,10 @@ impl<S: Store> PullStream<S> {
             let reason = "it must be later than `from`".into();
             return Err(PullStreamError::Invalid { field: "to", reason });
         }
-        let (core, end) = (&*self.core, self.log_end(ispb).await?);
-        let place = core.place(ispb);
-        let from = Span::of(&core.store, place, times.clone(), end).await?.next_row();
+        let (core, place) = (&*self.core, self.core.place(ispb));
         let archive = core.archive()?;
+        let end = self.log_end(ispb).await?;
+        let from = Span::of(&core.store, place, times.clone(), end).await?.next_row();
         let wanted = Wanted::Of(times);
         Archiving { core, archive, place, wanted, from, end }.run(most_segments).await
     }
@@ -210,6 +210,11 @@ impl<S> Core<S> {
     }
 }
 
+/// The segment of a draft: see [`Draft::finish`].
+async fn finish(draft: Draft, end: Option<u64>) -> Result<Option<Finished>, ArchiveError> {
+    segment::aside(move || draft.finish(end)).await
+}
+
 /// One run over the log of an institution.
 struct Archiving<'a, S> {
     core: &'a Core<S>,
@@ -298,16 +303,16 @@ impl<S: Store> Archiving<'_, S> {
                 match self.wanted.fate(&row) {
                     Fate::Take => draft.take(&row)?,
                     Fate::Pass => draft.pass(row)?,
-                    Fate::Stop => return Ok((draft.finish(None)?, true)),
+                    Fate::Stop => return Ok((finish(draft, None).await?, true)),
                 }
                 // Compressing a row takes up to some milliseconds, in which others wait.
                 tokio::task::yield_now().await;
                 if draft.is_full() {
-                    return Ok((draft.finish(None)?, false));
+                    return Ok((finish(draft, None).await?, false));
                 }
             }
         }
-        Ok((draft.finish(Some(gap.end))?, false))
+        Ok((finish(draft, Some(gap.end)).await?, false))
     }
 
     fn empty(&self, start: u64) -> Draft {
@@ -413,7 +418,7 @@ impl<S: Store> Archiving<'_, S> {
                 tokio::task::yield_now().await;
             }
         }
-        let finished = draft.finish(Some(plan.rows().end))?;
+        let finished = finish(draft, Some(plan.rows().end)).await?;
         // Those that have expired since the plan was made, and before.
         let left = finished.as_ref().map_or(0, |finished| finished.segment.count);
         let gone = plan.gone + plan.count().saturating_sub(left);
@@ -433,6 +438,6 @@ impl<S: Store> Archiving<'_, S> {
     async fn has(&self, plan: &Plan) -> Result<bool, ArchiveError> {
         let Some(name) = plan.segment() else { return Ok(false) };
         let Some(bytes) = self.archive.get(&name).await? else { return Ok(false) };
-        Ok(segment::decode(&name, &bytes).is_ok())
+        Ok(segment::decode_aside(&name, bytes).await.is_ok())
     }
 }

@@ -169,6 +169,23 @@ fn head(name: &SegmentName) -> Vec<u8> {
     bytes
 }
 
+/// The same as [`decode`], which takes many milliseconds, beside those who wait.
+pub(super) async fn decode_aside(
+    name: &SegmentName,
+    bytes: Bytes,
+) -> Result<Vec<(u64, SealedRow)>, ArchiveError> {
+    let name = name.clone();
+    aside(move || decode(&name, &bytes)).await
+}
+
+/// Runs what takes many milliseconds on a thread where nobody waits.
+pub(super) async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ArchiveError> + Send + 'static,
+) -> Result<T, ArchiveError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|ended| Err(ArchiveError::Unavailable { source: ended.into() }))
+}
+
 /// The rows of a segment: [`ArchiveError::Damaged`] unless all of it is as it was written.
 pub(super) fn decode(
     name: &SegmentName,
