@@ -29,7 +29,7 @@ use crate::http::{
     DeviceLogin, DevicePage, Limiters, MOST_ARRIVING, Origin, RequestMetrics, StreamMetrics,
 };
 use crate::listen::Connections;
-use crate::settings::{Settings, Storage};
+use crate::settings::{Settings, Storage, StreamProfile};
 use crate::shutdown::Closing;
 use crate::stream_holds;
 use crate::stream_keys::{self, StreamKeysError};
@@ -163,6 +163,7 @@ pub struct Parts {
     pub(crate) stream_arrivals: Semaphore,
     /// Institutions show certificates.
     pub(crate) wants_certificates: bool,
+    pub(crate) stream_profile: StreamProfile,
     pub(crate) origin: Origin,
     pub(crate) limiters: Limiters,
     pub(crate) requests: RequestMetrics,
@@ -228,6 +229,7 @@ impl Services {
             stream_key_service: stream_keys.service,
             stream_arrivals: Semaphore::new(MOST_ARRIVING),
             wants_certificates: settings.tls_client_ca.is_some(),
+            stream_profile: settings.stream_profile,
             origin: Origin::from(settings),
             limiters: Limiters::default(),
             requests: RequestMetrics::of(&clock),

@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 use super::app_ttl::StandingForm;
 use super::error::BoxError;
 use super::outgoing::{Outgoing, Source};
-use super::{Client, ClientError, elections};
+use super::{Client, ClientError, elections, problem_xml};
 
 /// The longest answer about one record or application.
 pub(super) const SHORT: usize = 1 << 20;
@@ -165,6 +165,11 @@ struct OAuthForm {
 }
 
 impl ProblemForm {
+    /// A problem with this code that says no more than this.
+    pub(super) fn plain(code: &str, detail: String) -> Self {
+        Self { code: code.to_owned(), detail, current: None, election: None }
+    }
+
     /// What the problem means to the caller.
     pub(super) fn meaning(self, status: u16, retry_after: Option<Duration>) -> ClientError {
         let Self { code, mut detail, current, election } = self;
@@ -370,6 +375,7 @@ impl Client {
             };
         }
         let problem = serde_json::from_slice::<ProblemForm>(body).ok();
+        let problem = problem.or_else(|| problem_xml::read(headers, body));
         if let Some(mut problem) = problem.or_else(|| wordless(status, headers, body)) {
             problem.detail = self.masked(&problem.detail);
             return problem.meaning(status.as_u16(), retry_after(headers));
@@ -407,7 +413,7 @@ fn wordless(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Option<Prob
         _ => return None,
     };
     let detail = status.canonical_reason().unwrap_or_default().to_owned();
-    Some(ProblemForm { code: code.into(), detail, current: None, election: None })
+    Some(ProblemForm::plain(code, detail))
 }
 
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {

@@ -29,6 +29,7 @@ mod exchange;
 mod holds;
 mod oauth_clients;
 mod outgoing;
+mod problem_xml;
 mod regions;
 mod secret;
 mod sequences;

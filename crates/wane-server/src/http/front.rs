@@ -14,6 +14,7 @@ use super::blobs::tus;
 use super::caller::{Access, admit};
 use super::head;
 use super::limiters::Counted;
+use super::pull_stream::Dialect;
 use super::requests::Seen;
 use super::taken::until_taken;
 use crate::wiring::Services;
@@ -57,9 +58,10 @@ impl<T: 'static, H: Handler<T, Services>> Handler<T, Services> for Fronted<H> {
         Box::pin(async move {
             let seen = Seen::begin(self.route, &request, &services);
             let route = self.route;
+            let dialect = Dialect::of(services.stream_profile, request.uri().path());
             let mut response = self.answer(request, &services).await;
             tus::introduce(route, &mut response);
-            seen.end(response)
+            dialect.closed(seen.end(dialect.spoken(response)))
         })
     }
 }

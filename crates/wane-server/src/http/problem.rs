@@ -209,6 +209,17 @@ impl Problem {
         Self { status, ..self }
     }
 
+    /// The same problem under another name, with the status of that.
+    #[must_use]
+    pub(super) fn named(self, code: Code) -> Self {
+        Self { code, status: code.status(), ..self }
+    }
+
+    /// What went wrong.
+    pub(super) fn code(&self) -> Code {
+        self.code
+    }
+
     /// The status.
     pub fn status(&self) -> StatusCode {
         self.status
@@ -259,7 +270,9 @@ impl IntoResponse for Problem {
         if self.code == Code::Unauthorized {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        headers.extend(self.headers);
+        headers.extend(self.headers.iter().cloned());
+        // For who has to say it in another form.
+        response.extensions_mut().insert(self);
         response
     }
 }

@@ -35,7 +35,7 @@ pub use sources::{CLIENT_VARIABLES, ServeFlags};
 pub use store::SPREAD;
 pub use value::{
     DevUsers, Hosts, LogFilter, LogFormat, Networks, PublicUrl, RedisUrl, Region, Secret, Storage,
-    StreamKeys, TableName, Word,
+    StreamKeys, StreamProfile, TableName, Word,
 };
 
 use setting::Initial::{Is, Unset};
@@ -163,6 +163,9 @@ setting::settings! {
 
     /// The keys that sign tokens: kms:KEY_ID, file:PATH, or KID:BASE64 and with a comma the one before.
     stream_keys: Option<StreamKeys> = Unset("kept in the store, changed every 90 days");
+
+    /// How producers and readers of pull streams are answered: as the service is described, or as ICOM does.
+    stream_profile: StreamProfile = Is("seed");
 
     /// How log lines are written: for people or for programs.
     log_format: LogFormat = Is("text");

@@ -128,6 +128,7 @@ fn each_setting_comes_from_file_environment_and_flag() {
             ("dev_users", _) => "alice:wonderland",
             ("user_code_letters", _) => "12",
             ("stream_keys", _) => "file:/keys",
+            ("stream_profile", _) => "icom",
             ("verification_uri_complete", _) => "false",
             (_, Form::Text) => "other",
             (_, Form::Number) => "7",
@@ -233,6 +234,7 @@ fn a_wrong_value_is_named_with_its_source_and_what_is_legal() {
         ("WANE_STORE_DEADLINE_MS", "5s", "from 1 to 3600000"),
         ("WANE_INSECURE", "yes", "give true or false"),
         ("WANE_LOG_FORMAT", "xml", "give text or json"),
+        ("WANE_STREAM_PROFILE", "ICOM", "give seed or icom"),
         ("WANE_LOG_FILTER", "inof", "give one of off, error, warn, info"),
         ("WANE_LOG_FILTER", "wane= debug", "give one of off, error, warn, info"),
         ("WANE_LOG_FILTER", "wane =debug", "give one of off, error, warn, info"),
@@ -411,6 +413,7 @@ fn printed_settings_given_back_are_the_same_settings() {
         "--stream-retention-days=90",
         "--stream-replay-ms=4",
         "--stream-keys=file:/keys",
+        "--stream-profile=icom",
         "--log-format=json",
         "--log-filter=warn,wane=debug",
     ];

@@ -238,6 +238,40 @@ impl Value for LogFormat {
     }
 }
 
+/// How producers and readers of pull streams are answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamProfile {
+    /// As the service is described: problems in JSON, 401 for a token that is over.
+    Seed,
+    /// As the Central Bank's interface does: problems in XML, few headers, 410 and never 401.
+    Icom,
+}
+
+impl Value for StreamProfile {
+    const FORM: Form = Form::Text;
+    const NAME: &'static str = "PROFILE";
+
+    fn legal(_: &Setting) -> String {
+        "seed or icom".to_owned()
+    }
+
+    fn parse(text: &str, setting: &Setting) -> Result<Self, String> {
+        match text {
+            "seed" => Ok(Self::Seed),
+            "icom" => Ok(Self::Icom),
+            _ => Err(give::<Self>(setting)),
+        }
+    }
+
+    fn write(&self) -> Option<String> {
+        let name = match self {
+            Self::Seed => "seed",
+            Self::Icom => "icom",
+        };
+        Some(name.to_owned())
+    }
+}
+
 /// Directives that `tracing` understands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogFilter(String);

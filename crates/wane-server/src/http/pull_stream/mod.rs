@@ -4,7 +4,8 @@
 //! `arriving` reads what producers send, `form` what readers want it in, `delivering` writes what
 //! they are sent; `counted` is what operators see of it, `operator` what they ask and set, `holds` what
 //! they keep, `regions` where it is served, `replays` are read beside it, and `auditor` is what auditors
-//! read. Rules of all of it are in `wane::services::pull_stream`.
+//! read. `icom` is how answers are put where the real interface is to be met, with its `problem_xml`.
+//! Rules of all of it are in `wane::services::pull_stream`.
 
 mod arriving;
 pub(super) mod auditor;
@@ -12,13 +13,16 @@ mod counted;
 mod delivering;
 mod form;
 pub(super) mod holds;
+mod icom;
 mod multipart;
 pub(super) mod operator;
+mod problem_xml;
 pub(super) mod regions;
 pub(super) mod replays;
 
 pub(crate) use arriving::MOST_ARRIVING;
 pub(crate) use counted::StreamMetrics;
+pub(super) use icom::Dialect;
 
 use axum::extract::{Request, State};
 use axum::http::header::{ALLOW, HeaderMap, InvalidHeaderValue};

@@ -54,6 +54,11 @@ struct Site {
 
 impl Site {
     fn new() -> Self {
+        Self::with(&[])
+    }
+
+    fn with(flags: &[&str]) -> Self {
+        let more = flags;
         let (authority, folder) = (Authority::new(), tempfile::tempdir().unwrap());
         let (certificate, key) = authority.issue(&["server"], &["localhost"]);
         let path = |name: &str, text: &str| {
@@ -65,7 +70,7 @@ impl Site {
         let key = path("key.pem", &key.serialize_pem());
         let ca = path("ca.pem", &authority.0.pem());
         let flags = ["--storage=mem", "--tls-cert", &cert, "--tls-key", &key];
-        let flags = [&flags[..], &["--tls-client-ca", &ca], &SHORT_HOLD].concat();
+        let flags = [&flags[..], &["--tls-client-ca", &ca], &SHORT_HOLD, more].concat();
         let server = Server::with(&flags);
         let mut site = Self {
             server,
@@ -197,6 +202,30 @@ fn without_a_certificate_a_bearer_does_not_do() {
     let refused = site.ask(site.server.http, &call, Some(&foreign)).expect("an answer");
     assert_eq!(refused.problem(), (403, "forbidden".into()), "nor beside a foreign one");
     assert_eq!(site.standing(), before);
+}
+
+/// Readers of the real interface know no 401.
+#[test]
+fn with_the_profile_icom_who_shows_no_certificate_or_a_wrong_one_is_forbidden() {
+    let site = Site::with(&["--stream-profile=icom"]);
+    let own = site.authority.issue(&[ISPB], &[]);
+    let foreign = site.authority.issue(&[OTHER], &[]);
+    site.push(b"<a/>");
+    let pulled = Pulled::of(site.pull("GET", &start(ISPB), Some(&own)));
+    let before = site.standing();
+    for shown in [None, Some(&foreign)] {
+        for (method, path) in
+            [("GET", &start(ISPB)), ("GET", &pulled.next), ("DELETE", &pulled.next)]
+        {
+            let refused = site.pull(method, path, shown);
+            assert_eq!(refused.status, 403, "{method}: {}", refused.head);
+            assert_eq!(refused.header("content-type"), Some("application/problem+xml"));
+            assert_eq!(refused.header("www-authenticate"), None);
+            assert!(refused.text().contains("<code>forbidden</code>"), "{}", refused.text());
+        }
+    }
+    assert_eq!(site.standing(), before);
+    assert_eq!(site.pull("GET", &pulled.next, Some(&own)).status, 204, "its own reader goes on");
 }
 
 #[test]

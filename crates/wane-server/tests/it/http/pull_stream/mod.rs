@@ -17,6 +17,7 @@ mod invariants;
 #[cfg(feature = "aws")]
 mod kms;
 mod operating;
+mod profiles;
 mod regions;
 mod replaying;
 mod shared;
