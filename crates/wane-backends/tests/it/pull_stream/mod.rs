@@ -13,6 +13,7 @@ mod doctored;
 mod holds;
 mod network;
 mod readers;
+mod regions;
 mod run;
 mod sharing;
 mod stage;
