@@ -59,11 +59,11 @@ impl ObjectArchive {
     fn in_directory(path: &str) -> Result<Self, OpenError> {
         let refused = |source| OpenError::Io { path: path.into(), source };
         fs::create_dir_all(path).map_err(|error| refused(error.into()))?;
-        let directory = LocalFileSystem::new_with_prefix(path).map_err(|error| match error {
-            Error::Generic { .. } | Error::NotFound { .. } => {
-                OpenError::BadUrl { backend: DIRECTORY, reason: error.to_string() }
+        let directory = LocalFileSystem::new_with_prefix(path).map_err(|error| {
+            if matches!(error, Error::Generic { .. } | Error::NotFound { .. }) {
+                return OpenError::BadUrl { backend: DIRECTORY, reason: error.to_string() };
             }
-            other => refused(other.into()),
+            refused(error.into())
         })?;
         Ok(Self { objects: Arc::new(directory.with_fsync(true)), prefix: Path::default() })
     }
