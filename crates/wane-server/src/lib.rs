@@ -12,6 +12,7 @@
 // The futures of wrappers around wrappers around five backends are deep types.
 #![recursion_limit = "256"]
 
+mod archiver;
 #[cfg(test)]
 mod campaigns;
 pub mod cli;

@@ -14,6 +14,7 @@ use serde::Serialize;
 use wane::clock::{SharedClock, SystemClock};
 use wane_backends::OpenError;
 
+use crate::archiver;
 use crate::first_start::{FirstStartError, make_keys};
 use crate::http::{admin_routes, main_routes, router};
 use crate::listen::{ListenError, ListenLimits, Listener, TlsFiles};
@@ -94,6 +95,11 @@ pub async fn serve(settings: &Settings, ready_file: Option<&Path>) -> Result<(),
         let closing = closing.clone();
         async move { closing.wait().await }
     };
+    let archiving = async {
+        if settings.stream_archive.is_some() {
+            archiver::run(services.clone(), settings.stream_archive_every_ms).await;
+        }
+    };
     let serving =
         async { tokio::join!(main.serve(main_router, wait()), admin.serve(admin_router, wait())) };
     let stopping = async {
@@ -104,7 +110,7 @@ pub async fn serve(settings: &Settings, ready_file: Option<&Path>) -> Result<(),
         services.pull_stream.end_holds();
         stopped.map_err(|source| ServeError::Io { what: "wait for signals".into(), source })
     };
-    let ((main_drained, admin_drained), stopped) = tokio::join!(serving, stopping);
+    let ((main_drained, admin_drained), stopped, ()) = tokio::join!(serving, stopping, archiving);
     tokio::select! {
         () = services.blobs.settle() => {}
         () = services.clock.sleep(SETTLING) => {}

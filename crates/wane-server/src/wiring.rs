@@ -15,7 +15,7 @@ use wane::services::device_auth::{
 };
 use wane::services::elections::{self, Elections, LeaseRules};
 use wane::services::pull_stream::{
-    KeyService, KeySource, PullStream, PullStreamError, PullStreamSettings, WrapError,
+    Archive, KeyService, KeySource, PullStream, PullStreamError, PullStreamSettings, WrapError,
     WrappedKeysError, home_region,
 };
 use wane::services::sequences::{self, Sequences};
@@ -23,13 +23,14 @@ use wane::store::{
     CacheSettings, CachedStore, DeadlineStore, ObservedStore, SpreadError, SpreadStore, StoreError,
     Ttl, WatchedStore, prometheus_text,
 };
-use wane_backends::{AnyStore, OpenError};
+use wane_backends::{AnyStore, ObjectArchive, OpenError};
 
+use crate::archiver::ArchiveMetrics;
 use crate::http::{
     DeviceLogin, DevicePage, Limiters, MOST_ARRIVING, Origin, RequestMetrics, StreamMetrics,
 };
 use crate::listen::Connections;
-use crate::settings::{Settings, Storage, StreamProfile};
+use crate::settings::{PublicUrl, Settings, Storage, StreamProfile};
 use crate::shutdown::Closing;
 use crate::stream_holds;
 use crate::stream_keys::{self, StreamKeysError};
@@ -44,6 +45,8 @@ type ServedStore = WatchedStore<CachedReads>;
 /// Chunks of BLOBs that all uploads together write at once beyond their own: 13 MB, enough for one
 /// alone to fill the commits of a file.
 const BLOBS_AHEAD: usize = 128;
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
 
 /// How often each node counts anew what an app holds, where other nodes write too.
 const RECOUNT: Duration = Duration::from_secs(300);
@@ -94,6 +97,10 @@ pub enum WiringError {
     #[error(transparent)]
     StreamKeys(#[from] StreamKeysError),
 
+    /// The archive of pull streams cannot be used.
+    #[error("the archive of pull streams: {0}")]
+    Archive(OpenError),
+
     /// Pull streams cannot be as the settings want them.
     #[error("pull streams: {0}")]
     PullStream(#[from] PullStreamError),
@@ -119,9 +126,11 @@ impl WiringError {
                 matches!(error, OpenError::Unreachable { .. })
             }
             Self::StreamKeys(StreamKeysError::Closed(error)) => may_open_later(error),
-            Self::Spread(_) | Self::DeviceKey(_) | Self::StreamKeys(_) | Self::PullStream(_) => {
-                false
-            }
+            Self::Spread(_)
+            | Self::DeviceKey(_)
+            | Self::StreamKeys(_)
+            | Self::Archive(_)
+            | Self::PullStream(_) => false,
         }
     }
 }
@@ -159,6 +168,7 @@ pub struct Parts {
     pub(crate) stream_metrics: StreamMetrics,
     /// How the service does that opens the keys of tokens, where there is one.
     stream_key_service: Option<watch::Receiver<KeyService>>,
+    pub(crate) archive_metrics: ArchiveMetrics,
     /// Batches of messages that may be read at a time.
     pub(crate) stream_arrivals: Semaphore,
     /// Institutions show certificates.
@@ -227,6 +237,7 @@ impl Services {
             pull_stream,
             stream_metrics: StreamMetrics::default(),
             stream_key_service: stream_keys.service,
+            archive_metrics: ArchiveMetrics::default(),
             stream_arrivals: Semaphore::new(MOST_ARRIVING),
             wants_certificates: settings.tls_client_ca.is_some(),
             stream_profile: settings.stream_profile,
@@ -264,6 +275,7 @@ impl Services {
         text += &self.cache_text();
         text += &self.stream_metrics.prometheus_text(self).await;
         text += &self.key_service_text();
+        text += &self.archive_metrics.prometheus_text();
         text += &format!(
             "# HELP wane_blobs_left_to_expiry_total Removals of BLOBs that failed: the rest expires.\n\
              # TYPE wane_blobs_left_to_expiry_total counter\n\
@@ -371,9 +383,19 @@ fn pull_stream(
         retention: Ttl::from_secs(days * 24 * 60 * 60).unwrap_or(usual.retention),
         replay_life: Ttl::try_from(settings.stream_replay_ms).unwrap_or(usual.replay_life),
         look_every: usual.look_every.filter(|_| settings.storage.is_shared()),
+        archive: archive(settings)?,
+        archive_before: HOUR * settings.stream_archive_before_hours as u32,
         ..usual
     };
     Ok(PullStream::new(store, Arc::clone(clock), keys, wanted)?)
+}
+
+/// Where pull streams are archived, if they are.
+fn archive(settings: &Settings) -> Result<Option<Arc<dyn Archive>>, WiringError> {
+    let Some(place) = &settings.stream_archive else { return Ok(None) };
+    let endpoint = settings.stream_archive_endpoint.as_ref().map(PublicUrl::as_str);
+    let archive = ObjectArchive::open(place.as_str(), endpoint).map_err(WiringError::Archive)?;
+    Ok(Some(Arc::new(archive)))
 }
 
 /// The cache that the settings ask for. A store of one process needs none.

@@ -31,6 +31,22 @@ impl Meter {
         Self::new(what, length, template)
     }
 
+    /// A meter of a time, in milliseconds.
+    pub(super) fn of_time(what: &'static str, length: u64) -> Self {
+        Self::new(what, Some(length), "{prefix} [{bar:30}] {percent} %, {msg}")
+    }
+
+    /// A meter of things that nobody knows the number of.
+    pub(super) fn of_things(what: &'static str) -> Self {
+        Self::new(what, None, "{prefix} {spinner} {msg}")
+    }
+
+    /// Shows how far it is, and what was done.
+    pub(super) fn tell(&self, position: u64, done: String) {
+        self.bar.set_position(position);
+        self.bar.set_message(done);
+    }
+
     fn new(what: &'static str, length: Option<u64>, template: &str) -> Self {
         if !std::io::stderr().is_terminal() {
             return Self { bar: ProgressBar::hidden() };

@@ -10,14 +10,15 @@
 //! "cannot be reached" and "unknown outcome" is whether the request was handed to a connection.
 //!
 //! ```text
-//! app_ttl, batch, watch, elections, sequences, blobs, devices, streams, admin, audit, holds, regions,
-//! oauth_clients -> exchange (deadline, bounds, what an answer means) -> wire (TCP, TLS)
+//! app_ttl, batch, watch, elections, sequences, blobs, devices, streams, admin, archives, audit, holds,
+//! regions, oauth_clients -> exchange (deadline, bounds, what an answer means) -> wire (TCP, TLS)
 //! ```
 //!
 //! Not here: where the address and the key come from. That is `cli::connection`.
 
 mod admin;
 mod app_ttl;
+mod archives;
 mod audit;
 mod batch;
 mod blobs;
@@ -43,6 +44,7 @@ pub(crate) mod tests;
 
 pub use admin::{Admin, AppSummary, AppsPage, Backup, CreatedApp, KeySummary, StartedReplay};
 pub use app_ttl::{AppTtl, Entry, Item, ScanPage, ScanRange};
+pub use archives::{ArchivedSegment, ArchivedSegments, Verified};
 pub use audit::{AuditPage, AuditSpan, VerifiedChain};
 pub use batch::{BatchAnswer, BatchOperation};
 pub use blobs::{BlobDetails, Blobs, Download, Received, ResumableUpload, UploadedBlob};

@@ -63,6 +63,9 @@ pub(super) struct Pulling;
 /// What a look at the audit may answer: that it is damaged, with `chain`, `row` and `reason`.
 pub(super) struct Auditing;
 
+/// What an operation may answer that reads the archive.
+pub(super) struct Archiving;
+
 /// What every route may answer about the head of a request.
 pub(super) struct Fronting;
 
@@ -82,6 +85,12 @@ impl IntoResponses for OfApp {
             Code::Limited,
         ]));
         responses
+    }
+}
+
+impl IntoResponses for Archiving {
+    fn responses() -> Responses {
+        answers::<ProblemBody>(&[Code::ArchiveDamaged])
     }
 }
 

@@ -62,7 +62,7 @@ use self::device_auth::{
 use self::device_page::operator;
 use self::front::Fronted;
 use self::limiters::Counted;
-use self::pull_stream::{auditor, holds, operator as streams, regions, replays};
+use self::pull_stream::{archives, auditor, holds, operator as streams, regions, replays};
 use crate::wiring::Services;
 
 const READ: Access = Access::App(Scope::Read);
@@ -251,6 +251,8 @@ pub fn admin_routes() -> Vec<Route> {
         route!(POST "/api/v1/admin/replays", ADMIN, replays::create),
         route!(GET "/api/v1/admin/audit", ADMIN, auditor::list_audit),
         route!(GET "/api/v1/admin/audit/verify", ADMIN, auditor::verify_audit),
+        route!(POST "/api/v1/admin/archives", ADMIN, archives::archive),
+        route!(GET "/api/v1/admin/archives", ADMIN, archives::list),
     ]
 }
 

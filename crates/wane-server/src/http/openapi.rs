@@ -16,7 +16,7 @@ use super::device_auth::{
 };
 use super::device_page::operator;
 use super::problem::ProblemBody;
-use super::pull_stream::{auditor, holds, operator as streams, regions, replays};
+use super::pull_stream::{archives, auditor, holds, operator as streams, regions, replays};
 use super::{admin, app_ttl, elections, health, pull_stream, sequences};
 
 #[derive(OpenApi)]
@@ -44,6 +44,7 @@ use super::{admin, app_ttl, elections, health, pull_stream, sequences};
         regions::set_regions, regions::show_regions, regions::fail_over,
         replays::create, replays::read,
         auditor::list_audit, auditor::verify_audit,
+        archives::archive, archives::list,
     ),
     components(schemas(ProblemBody, RefusedBody, ContestedBody, OAuthErrorBody)),
     modifiers(&Bearer, &Names),

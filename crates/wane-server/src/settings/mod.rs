@@ -34,8 +34,8 @@ pub use setting::{Form, Initial, Setting};
 pub use sources::{CLIENT_VARIABLES, ServeFlags};
 pub use store::SPREAD;
 pub use value::{
-    DevUsers, Hosts, LogFilter, LogFormat, Networks, PublicUrl, RedisUrl, Region, Secret, Storage,
-    StreamKeys, StreamProfile, TableName, Word,
+    ArchivePlace, DevUsers, Hosts, LogFilter, LogFormat, Networks, PublicUrl, RedisUrl, Region,
+    Secret, Storage, StreamKeys, StreamProfile, TableName, Word,
 };
 
 use setting::Initial::{Is, Unset};
@@ -166,6 +166,18 @@ setting::settings! {
 
     /// How producers and readers of pull streams are answered: as the service is described, or as ICOM does.
     stream_profile: StreamProfile = Is("seed");
+
+    /// Where messages of pull streams are archived before they expire: dir:PATH or s3://BUCKET/PREFIX.
+    stream_archive: Option<ArchivePlace> = Unset("nowhere: they are gone with their retention");
+
+    /// Where S3 is, for servers other than that of AWS. Region and credentials come from AWS_* as usual.
+    stream_archive_endpoint: Option<PublicUrl> = Unset("as the region says");
+
+    /// How long before their end messages are due for the archive.
+    stream_archive_before_hours: usize = Is("72"), within 1..=8_760;
+
+    /// How often the archiver looks for messages that are due.
+    stream_archive_every_ms: Duration = Is("60000"), within 10..=86_400_000;
 
     /// How log lines are written: for people or for programs.
     log_format: LogFormat = Is("text");

@@ -121,7 +121,9 @@ fn each_setting_comes_from_file_environment_and_flag() {
             ("storage", _) => "mem",
             ("log_format", _) => "json",
             ("listen" | "admin_listen", _) => "127.0.0.1:1",
-            ("public_url" | "dynamodb_endpoint", _) => "https://wane.example",
+            ("public_url" | "dynamodb_endpoint" | "stream_archive_endpoint", _) => {
+                "https://wane.example"
+            }
             ("redis_url", _) => "rediss://other:7",
             ("log_filter", _) => "warn",
             ("trusted_proxies", _) => "10.0.0.1",
@@ -129,6 +131,8 @@ fn each_setting_comes_from_file_environment_and_flag() {
             ("user_code_letters", _) => "12",
             ("stream_keys", _) => "file:/keys",
             ("stream_profile", _) => "icom",
+            ("stream_archive", _) => "dir:/archive",
+            ("stream_archive_every_ms", _) => "1000",
             ("verification_uri_complete", _) => "false",
             (_, Form::Text) => "other",
             (_, Form::Number) => "7",

@@ -204,6 +204,15 @@ impl DevUsers {
     }
 }
 
+text! {
+    /// Where what pull streams archive is kept.
+    ArchivePlace, "PLACE", "dir:PATH, or s3://BUCKET/PREFIX",
+    |text| {
+        let place = text.strip_prefix("dir:").or_else(|| text.strip_prefix("s3://"));
+        place.is_some_and(|place| !place.is_empty() && !place.contains(char::is_control))
+    }
+}
+
 /// How log lines are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {

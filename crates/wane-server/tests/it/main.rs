@@ -8,6 +8,7 @@ mod cli_audit;
 mod cli_blobs;
 mod cli_devices;
 mod cli_streams;
+mod cli_streams_archive;
 mod cli_streams_regions;
 mod cli_streams_replay;
 mod client;

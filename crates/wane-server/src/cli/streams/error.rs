@@ -60,6 +60,10 @@ pub(in crate::cli) enum StreamCommandError {
     #[error("what was read last is past its retention, and not in the archive")]
     ReplayGone,
 
+    /// The server archives nowhere.
+    #[error("the server has no archive")]
+    NoArchive,
+
     /// Somebody asked twice.
     #[error("stopped at once: what came last is not acknowledged, and comes again")]
     Interrupted,
@@ -85,6 +89,7 @@ impl StreamCommandError {
             | Self::CommandFailed { .. }
             | Self::NothingToReplay
             | Self::ReplayGone
+            | Self::NoArchive
             | Self::Interrupted => None,
         }
     }
@@ -94,6 +99,7 @@ impl StreamCommandError {
         match self {
             Self::NoMessage { .. } => Exit::Usage,
             Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => Exit::Absent,
+            Self::NoArchive => Exit::Absent,
             Self::Busy { .. } => Exit::Refused,
             Self::NothingToReplay | Self::ReplayGone => Exit::Absent,
             Self::Server { source } | Self::NotEnded { source } => exit_of(source),
@@ -119,6 +125,9 @@ impl StreamCommandError {
                 "go on with the path that was told last, or have the replay ordered again"
             }
             Self::Busy { .. } => "give each reader a directory of its own",
+            Self::NoArchive => {
+                "start the server with stream_archive, such as dir:PATH or s3://BUCKET/PREFIX"
+            }
             Self::Push { report, .. } if !report.unknown.is_empty() => {
                 "find out whether the institution gets those before sending them again: sent twice \
                  they are two messages"
@@ -156,6 +165,7 @@ impl StreamCommandError {
             | Self::NotEnded { .. }
             | Self::NothingToReplay
             | Self::ReplayGone
+            | Self::NoArchive
             | Self::Interrupted => Map::new(),
         }
     }

@@ -1,11 +1,12 @@
 //! `wane stream`: messages to institutions, and out of their streams until they are kept.
 //!
 //! `push` sends files. `pull` reads a stream: what came is kept first (see `sink`) and acknowledged
-//! then, by asking for more (see `pull`). `status`, `credential`, holds, regions and the order of a
-//! `replay` are the operator's.
+//! then, by asking for more (see `pull`). `status`, `credential`, `archive`, holds, regions and the order
+//! of a `replay` are the operator's.
 //!
 //! Reading and writing files blocks the thread, which has nothing else to do.
 
+mod archive;
 mod error;
 mod exec;
 mod holds;
@@ -52,6 +53,7 @@ impl StreamArguments {
             }
             StreamCommand::Status(_)
             | StreamCommand::Credential { .. }
+            | StreamCommand::Archive(_)
             | StreamCommand::Hold(_)
             | StreamCommand::Holds(_)
             | StreamCommand::Release { .. }
@@ -94,6 +96,8 @@ enum StreamCommand {
     Region(regions::RegionArguments),
     /// Let the other region serve an institution (for operators)
     Failover(regions::FailoverArguments),
+    /// Copy messages of an institution to the archive, or check what is there (for operators)
+    Archive(archive::ArchiveArguments),
 }
 
 /// Whose stream it is.
@@ -149,6 +153,9 @@ pub(super) async fn run(
         }
         StreamCommand::Failover(arguments) => {
             regions::failover(&arguments, &place.client.admin(), output).await
+        }
+        StreamCommand::Archive(arguments) => {
+            archive::run(&arguments, &place.client.admin(), &clock, output).await
         }
     }
 }

@@ -3,10 +3,11 @@
 //!
 //! `arriving` reads what producers send, `form` what readers want it in, `delivering` writes what
 //! they are sent; `counted` is what operators see of it, `operator` what they ask and set, `holds` what
-//! they keep, `regions` where it is served, `replays` are read beside it, and `auditor` is what auditors
+//! they keep, `archives` what they copied, `regions` where it is served, `replays` are read beside it, and `auditor` is what auditors
 //! read. `icom` is how answers are put where the real interface is to be met, with its `problem_xml`.
 //! Rules of all of it are in `wane::services::pull_stream`.
 
+pub(super) mod archives;
 mod arriving;
 pub(super) mod auditor;
 mod counted;

@@ -164,6 +164,9 @@ const CALLS: &[(&str, &str, &str, u16)] = &[
     // The institution is in the query, and there is none.
     ("GET", "/api/v1/admin/audit", "", 400),
     ("GET", "/api/v1/admin/audit/verify", "", 400),
+    // No archive is set up there.
+    ("POST", "/api/v1/admin/archives", r#"{"ispb":"00000208","from":0,"to":1}"#, 404),
+    ("GET", "/api/v1/admin/archives", "", 400),
     // Pages for everybody, who is sent to the first one without a code, and forms that are none.
     ("GET", "/device", "", 200),
     ("GET", "/device/", "", 200),

@@ -6,6 +6,7 @@
 
 mod accepting;
 mod access;
+mod archives;
 pub(crate) mod audited;
 mod bad_bodies;
 mod bad_tokens;
