@@ -214,7 +214,7 @@ fn of_institutions() -> Vec<Route> {
         route!(GET "/api/v1/out/{ispb}/stream/start", Access::Institution, pull_stream::start),
         route!(GET "/api/v1/out/{ispb}/stream/{token}", Access::Institution, pull_stream::next),
         route!(DELETE "/api/v1/out/{ispb}/stream/{token}", Access::Institution, pull_stream::end),
-        route!(GET "/api/v1/out/{ispb}/replay/{token}", Access::Institution, replays::read),
+        route!(GET "/api/v1/out/{ispb}/replay/{token}", Access::Institution, replays::read_replay),
     ]
 }
 
@@ -248,11 +248,11 @@ pub fn admin_routes() -> Vec<Route> {
         route!(PUT "/api/v1/admin/regions/{ispb}", ADMIN, regions::set_regions),
         route!(GET "/api/v1/admin/regions/{ispb}", ADMIN, regions::show_regions),
         route!(POST "/api/v1/admin/regions/{ispb}/failover", ADMIN, regions::fail_over),
-        route!(POST "/api/v1/admin/replays", ADMIN, replays::create),
+        route!(POST "/api/v1/admin/replays", ADMIN, replays::order_replay),
         route!(GET "/api/v1/admin/audit", ADMIN, auditor::list_audit),
         route!(GET "/api/v1/admin/audit/verify", ADMIN, auditor::verify_audit),
-        route!(POST "/api/v1/admin/archives", ADMIN, archives::archive),
-        route!(GET "/api/v1/admin/archives", ADMIN, archives::list),
+        route!(POST "/api/v1/admin/archives", ADMIN, archives::archive_messages),
+        route!(GET "/api/v1/admin/archives", ADMIN, archives::list_segments),
     ]
 }
 

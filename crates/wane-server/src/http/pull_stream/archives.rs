@@ -85,7 +85,7 @@ impl From<ArchiveReport> for ArchivedBody {
 #[utoipa::path(post, path = "/api/v1/admin/archives", tag = "admin", request_body = ArchiveBody,
     responses((status = 200, description = "what was archived", body = ArchivedBody),
         OfSystem, Reading, Archiving))]
-pub(in crate::http) async fn archive(
+pub(in crate::http) async fn archive_messages(
     State(services): State<Services>,
     Extension(credential): Extension<Credential>,
     request: Request,
@@ -172,7 +172,7 @@ pub(in crate::http) struct VerifiedBody {
             description = "read up to eight of them; 502 names the first one that is damaged")),
     responses((status = 200, description = "a page of segments", body = SegmentsBody),
         OfSystem, Archiving))]
-pub(in crate::http) async fn list(
+pub(in crate::http) async fn list_segments(
     State(services): State<Services>,
     uri: Uri,
 ) -> Result<Json<SegmentsBody>, Problem> {

@@ -58,7 +58,7 @@ pub(in crate::http) struct ReplayBody {
         (status = 404, description = "nothing came in in that time", body = crate::http::problem::ProblemBody,
             content_type = "application/problem+json"),
         OfSystem, Reading))]
-pub(in crate::http) async fn create(
+pub(in crate::http) async fn order_replay(
     State(services): State<Services>,
     Extension(credential): Extension<Credential>,
     request: Request,
@@ -86,7 +86,7 @@ pub(in crate::http) async fn create(
         ("PI-Client-Id" = Option<String>, Header, nullable = false, pattern = "^[!-~]{1,64}$",
             description = "who reads, for the audit")),
     responses(Pulling, OfInstitution, Choosing))]
-pub(in crate::http) async fn read(
+pub(in crate::http) async fn read_replay(
     State(services): State<Services>,
     institution: Institution,
     method: Method,
