@@ -58,6 +58,7 @@
 //! all of that, and `regions` says whose nodes may do it. Not here: HTTP, certificates, where keys
 //! come from.
 
+mod advance_lock;
 mod archive;
 mod archived;
 mod archiving;
@@ -91,6 +92,7 @@ mod token;
 mod token_view;
 mod wrapped_keys;
 
+pub use advance_lock::{AdvanceGuard, AdvanceLock, LockFuture};
 pub use archive::{Archive, ArchiveError, ArchiveFuture, NoSegmentName, SegmentName};
 pub use archived::{ArchiveCheck, ArchivedRow};
 pub use archiving::{ArchiveReport, ArchiveStatus};
@@ -114,7 +116,7 @@ pub use segment::LONGEST_SEGMENT;
 pub use settings::PullStreamSettings;
 pub use status::StreamStatus;
 pub use stored_keys::StoredKeys;
-pub use token_view::{SlotView, TokenView};
+pub use token_view::{SlotView, TokenView, token_hash};
 pub use wrapped_keys::{
     KeyService, KeyWrap, WrapError, WrapFuture, WrappedKeys, WrappedKeysError, WrappedSecret,
 };

@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use super::advance_lock::{AdvanceGuard, LOCK_WAIT};
 use super::audit::{self, Drained};
 use super::core::Core;
 use super::lines::Attended;
@@ -161,6 +162,7 @@ impl<S: Store> Stream<'_, S> {
     async fn settle(&mut self, calls: &[Waiting]) -> Result<Vec<Told>, PullStreamError> {
         let mut unclear = None;
         self.is_fresh = false;
+        let _held = self.locked().await;
         for _ in 0..ATTEMPTS {
             match self.attempt(calls).await {
                 Ok(Tried::Settled(answers)) => {
@@ -182,6 +184,17 @@ impl<S: Store> Stream<'_, S> {
             }
         }
         Err(unclear.map_or(PullStreamError::Contended, PullStreamError::Store))
+    }
+
+    /// The lock of the institution, where there is one and it is to be had in time. The swap decides
+    /// without it as well.
+    async fn locked(&self) -> Option<AdvanceGuard> {
+        let lock = self.core.settings.lock.as_ref()?;
+        tokio::select! {
+            biased;
+            guard = lock.acquire(self.place.ispb) => guard,
+            () = self.core.clock.sleep(LOCK_WAIT) => None,
+        }
     }
 
     /// What a call is told. After a write that may have been applied, an end that finds its slot gone

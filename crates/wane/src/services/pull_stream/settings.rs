@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::PullStreamError;
+use super::advance_lock::AdvanceLock;
 use super::archive::Archive;
 use super::body::Gzip;
 use super::policy::Policy;
@@ -52,6 +53,8 @@ pub struct PullStreamSettings {
     pub archive_rate: u64,
     /// Bytes of rows after which a segment of the archive is full: up to 8 MiB.
     pub archive_segment: usize,
+    /// What nodes wait for before they advance an institution; `None` for nothing.
+    pub lock: Option<Arc<dyn AdvanceLock>>,
 }
 
 impl Default for PullStreamSettings {
@@ -73,6 +76,7 @@ impl Default for PullStreamSettings {
             archive_before: Duration::from_secs(3 * DAY),
             archive_rate: 16 << 20,
             archive_segment: SEGMENT_BYTES,
+            lock: None,
         }
     }
 }

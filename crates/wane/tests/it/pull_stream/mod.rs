@@ -16,6 +16,7 @@ mod holds;
 mod invariants;
 mod keeping;
 mod listed;
+mod locked;
 mod metered;
 mod modelled;
 mod quirks;

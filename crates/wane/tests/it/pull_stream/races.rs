@@ -10,9 +10,9 @@ use crate::gated::{Gate, GatedStore};
 
 /// What readers were given and have acknowledged.
 #[derive(Default)]
-struct Read {
-    acknowledged: BTreeMap<ResourceId, Vec<u8>>,
-    doubled: Vec<ResourceId>,
+pub(super) struct Read {
+    pub(super) acknowledged: BTreeMap<ResourceId, Vec<u8>>,
+    pub(super) doubled: Vec<ResourceId>,
     refused: usize,
 }
 
@@ -48,11 +48,12 @@ async fn read<S: Store>(node: PullStream<S>, form: Form, all: Arc<Mutex<Read>>) 
 
 /// Twelve readers, three producers, two nodes: what was read and what was taken in. The first reader
 /// that is refused what it was given counts as one that lost it.
-async fn storm<S: Store + Clone>(
+pub(super) async fn storm<S: Store + Clone>(
     setup: &Setup,
     store: S,
+    settings: PullStreamSettings,
 ) -> (Arc<Mutex<Read>>, BTreeMap<ResourceId, Vec<u8>>) {
-    let nodes = [(); 2].map(|()| setup.node_over(store.clone(), PullStreamSettings::default()));
+    let nodes = [(); 2].map(|()| setup.node_over(store.clone(), settings.clone()));
     let (all, known) =
         (Arc::new(Mutex::new(Read::default())), Arc::new(Mutex::new(BTreeMap::new())));
     let mut tasks = JoinSet::new();
@@ -91,7 +92,7 @@ async fn readers_of_two_nodes_share_a_stream_and_each_message_is_read_once() {
     let setup = setup();
     let store = GatedStore::new(setup.store.clone());
     store.set(Gate::GiveWay);
-    let (all, known) = storm(&setup, store).await;
+    let (all, known) = storm(&setup, store, PullStreamSettings::default()).await;
     let all = all.lock();
     assert_eq!(all.doubled, [], "on one lease at a time");
     assert_eq!(all.acknowledged, known, "each message, byte by byte");
@@ -107,7 +108,7 @@ async fn a_store_that_swaps_without_care_is_found() {
     below.set(Gate::GiveWay);
     let store = Tripped::new(below);
     store.set(Trip::CarelessSwap);
-    let (all, known) = storm(&setup, store).await;
+    let (all, known) = storm(&setup, store, PullStreamSettings::default()).await;
     let all = all.lock();
     assert!(!all.doubled.is_empty() || all.acknowledged != known);
 }
