@@ -27,5 +27,6 @@ pub mod settings;
 pub mod shutdown;
 mod stream_holds;
 mod stream_keys;
+mod stream_tier;
 pub mod telemetry;
 pub mod wiring;

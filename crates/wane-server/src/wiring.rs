@@ -15,7 +15,7 @@ use wane::services::device_auth::{
 };
 use wane::services::elections::{self, Elections, LeaseRules};
 use wane::services::pull_stream::{
-    Archive, KeyService, KeySource, PullStream, PullStreamError, PullStreamSettings, WrapError,
+    Archive, KeyService, PullStream, PullStreamError, PullStreamSettings, WrapError,
     WrappedKeysError, home_region,
 };
 use wane::services::sequences::{self, Sequences};
@@ -34,6 +34,7 @@ use crate::settings::{PublicUrl, Settings, Storage, StreamProfile};
 use crate::shutdown::Closing;
 use crate::stream_holds;
 use crate::stream_keys::{self, StreamKeysError};
+use crate::stream_tier::{StreamTier, StreamTierError};
 
 /// Observation is next to the backend, to time it alone; a merged read of many buckets is one call
 /// to the deadline; what the cache answers waits for nobody.
@@ -101,6 +102,10 @@ pub enum WiringError {
     #[error("the archive of pull streams: {0}")]
     Archive(OpenError),
 
+    /// What Redis is to do for pull streams cannot be as the settings want it.
+    #[error(transparent)]
+    StreamTier(#[from] StreamTierError),
+
     /// Pull streams cannot be as the settings want them.
     #[error("pull streams: {0}")]
     PullStream(#[from] PullStreamError),
@@ -130,6 +135,7 @@ impl WiringError {
             | Self::DeviceKey(_)
             | Self::StreamKeys(_)
             | Self::Archive(_)
+            | Self::StreamTier(_)
             | Self::PullStream(_) => false,
         }
     }
@@ -169,6 +175,7 @@ pub struct Parts {
     /// How the service does that opens the keys of tokens, where there is one.
     stream_key_service: Option<watch::Receiver<KeyService>>,
     pub(crate) archive_metrics: ArchiveMetrics,
+    stream_tier: StreamTier,
     /// Batches of messages that may be read at a time.
     pub(crate) stream_arrivals: Semaphore,
     /// Institutions show certificates.
@@ -222,8 +229,11 @@ impl Services {
         let blobs = Blobs::with_settings(cached.uncached(), Arc::clone(&clock), blobs);
         let device_auth = device_auth_settings(settings)?;
         let device_auth = DeviceAuth::new(cached.uncached(), Arc::clone(&clock), key, device_auth);
+        let stream_tier = StreamTier::new(settings, &clock)?;
+        let wanted = pull_stream_settings(settings, stream_home, &stream_tier)?;
+        // Never from the cache: a lease that was seen is none.
         let pull_stream =
-            pull_stream(settings, cached.uncached(), &clock, (stream_keys.source, stream_home))?;
+            PullStream::new(cached.uncached(), Arc::clone(&clock), stream_keys.source, wanted)?;
         let services = Arc::new(Parts {
             app_ttl,
             app_ttl_reads: AppTtl::new(cached.clone(), Arc::clone(&clock)),
@@ -238,6 +248,7 @@ impl Services {
             stream_metrics: StreamMetrics::default(),
             stream_key_service: stream_keys.service,
             archive_metrics: ArchiveMetrics::default(),
+            stream_tier,
             stream_arrivals: Semaphore::new(MOST_ARRIVING),
             wants_certificates: settings.tls_client_ca.is_some(),
             stream_profile: settings.stream_profile,
@@ -276,6 +287,7 @@ impl Services {
         text += &self.stream_metrics.prometheus_text(self).await;
         text += &self.key_service_text();
         text += &self.archive_metrics.prometheus_text();
+        text += &self.stream_tier.prometheus_text();
         text += &format!(
             "# HELP wane_blobs_left_to_expiry_total Removals of BLOBs that failed: the rest expires.\n\
              # TYPE wane_blobs_left_to_expiry_total counter\n\
@@ -365,16 +377,15 @@ fn device_auth_settings(settings: &Settings) -> Result<DeviceAuthSettings, Devic
     })
 }
 
-/// Pull streams as the settings want them, never from the cache: a lease that was seen is none.
-fn pull_stream(
+/// Pull streams as the settings want them.
+fn pull_stream_settings(
     settings: &Settings,
-    store: CachedReads,
-    clock: &SharedClock,
-    (keys, home): (Arc<dyn KeySource>, String),
-) -> Result<PullStream<CachedReads>, WiringError> {
+    home: String,
+    tier: &StreamTier,
+) -> Result<PullStreamSettings, WiringError> {
     let usual = PullStreamSettings::default();
     let days = settings.stream_retention_days as u64;
-    let wanted = PullStreamSettings {
+    Ok(PullStreamSettings {
         region: settings.region.as_str().to_owned(),
         home,
         hold: settings.stream_hold_ms,
@@ -385,9 +396,10 @@ fn pull_stream(
         look_every: usual.look_every.filter(|_| settings.storage.is_shared()),
         archive: archive(settings)?,
         archive_before: HOUR * settings.stream_archive_before_hours as u32,
+        view: tier.view(),
+        lock: tier.lock(),
         ..usual
-    };
-    Ok(PullStream::new(store, Arc::clone(clock), keys, wanted)?)
+    })
 }
 
 /// Where pull streams are archived, if they are.

@@ -20,11 +20,13 @@
 //! | `batches`, `scan` | many rows at once; the whole store |
 //! | `unclear` | what errors mean, and what became of a write whose answer was lost |
 //! | `sweeper` | removal of what expired |
+//! | `pull_stream/` | not of the store: a view of pull streams, and a lock |
 
 mod batches;
 mod layout;
 mod link;
 mod opening;
+pub mod pull_stream;
 mod record;
 mod reply;
 mod scan;

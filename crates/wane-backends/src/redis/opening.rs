@@ -28,14 +28,19 @@ const OLDEST: u32 = 7;
 
 /// Connects to the servers and checks them.
 pub(super) async fn open(settings: &RedisSettings, layout: &Layout) -> Result<Servers, OpenError> {
-    if settings.tls && rustls::crypto::CryptoProvider::get_default().is_none() {
-        // An error means that another thread was faster.
-        drop(rustls::crypto::ring::default_provider().install_default());
-    }
+    ready_for_tls(settings);
     let address = || settings.address();
     match tokio::time::timeout(OPENING, connect(settings, layout)).await {
         Ok(opened) => opened.map_err(|refusal| refusal.at(address())),
         Err(_) => Err(Refusal::Silent("no answer within 5 s".into()).at(address())),
+    }
+}
+
+/// Names the cryptography that the driver is to use, which brings none of its own.
+pub(super) fn ready_for_tls(settings: &RedisSettings) {
+    if settings.tls && rustls::crypto::CryptoProvider::get_default().is_none() {
+        // An error means that another thread was faster.
+        drop(rustls::crypto::ring::default_provider().install_default());
     }
 }
 

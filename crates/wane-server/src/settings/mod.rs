@@ -34,8 +34,8 @@ pub use setting::{Form, Initial, Setting};
 pub use sources::{CLIENT_VARIABLES, ServeFlags};
 pub use store::SPREAD;
 pub use value::{
-    ArchivePlace, DevUsers, Hosts, LogFilter, LogFormat, Networks, PublicUrl, RedisUrl, Region,
-    Secret, Storage, StreamKeys, StreamProfile, TableName, Word,
+    ArchivePlace, DevUsers, Hosts, LogFilter, LogFormat, Networks, PublicUrl, RedisUrl,
+    RedlockUrls, Region, Secret, Storage, StreamKeys, StreamProfile, TableName, Word,
 };
 
 use setting::Initial::{Is, Unset};
@@ -178,6 +178,12 @@ setting::settings! {
 
     /// How often the archiver looks for messages that are due.
     stream_archive_every_ms: Duration = Is("60000"), within 10..=86_400_000;
+
+    /// The Redis server that shows slots and tokens of pull streams to whoever looks on.
+    stream_redis_url: Option<RedisUrl> = Unset("they are shown nowhere");
+
+    /// Three Redis masters whose majority gives a node its turn at a pull stream. Results are the same without.
+    stream_redlock_urls: Option<RedlockUrls> = Unset("nodes take no turns");
 
     /// How log lines are written: for people or for programs.
     log_format: LogFormat = Is("text");

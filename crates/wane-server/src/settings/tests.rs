@@ -124,7 +124,8 @@ fn each_setting_comes_from_file_environment_and_flag() {
             ("public_url" | "dynamodb_endpoint" | "stream_archive_endpoint", _) => {
                 "https://wane.example"
             }
-            ("redis_url", _) => "rediss://other:7",
+            ("redis_url" | "stream_redis_url", _) => "rediss://other:7",
+            ("stream_redlock_urls", _) => "redis://a,redis://b,redis://c",
             ("log_filter", _) => "warn",
             ("trusted_proxies", _) => "10.0.0.1",
             ("dev_users", _) => "alice:wonderland",
@@ -418,6 +419,8 @@ fn printed_settings_given_back_are_the_same_settings() {
         "--stream-replay-ms=4",
         "--stream-keys=file:/keys",
         "--stream-profile=icom",
+        "--stream-redis-url=redis://h/1",
+        "--stream-redlock-urls=redis://a,redis://b,redis://c",
         "--log-format=json",
         "--log-filter=warn,wane=debug",
     ];
@@ -433,6 +436,8 @@ fn printed_settings_given_back_are_the_same_settings() {
             cassandra_password: None,
             dev_users: None,
             stream_keys: None,
+            stream_redis_url: None,
+            stream_redlock_urls: None,
             ..loaded.settings
         };
         assert_eq!(again.settings, expected);
@@ -455,7 +460,14 @@ fn printed_settings_tell_reason_unit_origin_and_what_is_not_set() {
 #[test]
 fn secrets_are_neither_printed_nor_repeated_in_errors() {
     let text = "twenty-characters-or-more".to_owned();
-    for name in ["cassandra_password", "redis_url", "dev_users", "stream_keys"] {
+    for name in [
+        "cassandra_password",
+        "redis_url",
+        "dev_users",
+        "stream_keys",
+        "stream_redis_url",
+        "stream_redlock_urls",
+    ] {
         let secret = Setting::named(name).expect("there is such a setting");
         let printed = printed::paragraph(secret, Some(&text), &Origin::Default);
         assert!(!printed.contains(&text), "{printed}");

@@ -195,6 +195,23 @@ text! {
     crate::stream_keys::is_legal, secret true
 }
 
+text! {
+    /// Where the masters are that a lock is kept on. It may hold passwords.
+    RedlockUrls, "URLS", "three of redis://USER:PASSWORD@HOST:PORT/DB, or rediss:// for TLS, with commas between them",
+    |text| text.split(',').count() == 3 && text.split(',').all(|url| {
+        ["redis://", "rediss://"].iter().any(|scheme| url.trim().starts_with(scheme))
+    }), secret true
+}
+
+impl RedlockUrls {
+    /// The URL of each.
+    #[must_use]
+    pub fn three(&self) -> Option<[&str; 3]> {
+        let urls: Vec<_> = self.0.split(',').map(str::trim).collect();
+        urls.try_into().ok()
+    }
+}
+
 impl DevUsers {
     /// The password of the person of this name.
     #[must_use]

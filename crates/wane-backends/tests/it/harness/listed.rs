@@ -14,15 +14,23 @@ use std::process::Command;
 ///
 /// If it is listed and `scripts/servers` does not know where it is.
 pub(crate) fn settings_of(name: &str) -> Option<BTreeMap<String, String>> {
-    let listed = std::env::var("WANE_TEST_BACKENDS").unwrap_or_default();
-    if !listed.split(',').any(|listed| listed.trim() == name) {
-        println!("skipped: {name} is not in WANE_TEST_BACKENDS={listed:?}");
+    if !is_listed(name) {
         return None;
     }
     let told = servers(&["env", name]).unwrap_or_else(|error| {
         panic!("{name} is listed in WANE_TEST_BACKENDS and was not started: {error}")
     });
     Some(told.lines().filter_map(exported).collect())
+}
+
+/// Whether the run lists the server, so that one of a test's own can be started as well.
+pub(crate) fn is_listed(name: &str) -> bool {
+    let listed = std::env::var("WANE_TEST_BACKENDS").unwrap_or_default();
+    let is_listed = listed.split(',').any(|listed| listed.trim() == name);
+    if !is_listed {
+        println!("skipped: {name} is not in WANE_TEST_BACKENDS={listed:?}");
+    }
+    is_listed
 }
 
 /// What `scripts/servers` prints to these arguments, or what it says is wrong.

@@ -60,6 +60,19 @@ impl Server {
         }
     }
 
+    /// Forgets all that it has stored.
+    pub(crate) fn flush(&self) {
+        redis::cmd("FLUSHALL").exec(&mut self.connection()).expect("the server obeys");
+    }
+
+    /// Stops the process where it is, or lets it go on.
+    pub(crate) fn pause(&self, stop: bool) {
+        let process = self.process.as_ref().expect("it runs");
+        let signal = if stop { "-STOP" } else { "-CONT" };
+        let sent = Command::new("kill").args([signal, &process.id().to_string()]).status();
+        assert!(sent.expect("kill runs").success(), "it can be told {signal}");
+    }
+
     /// Starts the process, again over what it has stored, and waits until it answers.
     pub(crate) fn restart(&mut self) {
         self.kill();

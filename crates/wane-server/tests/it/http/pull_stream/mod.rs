@@ -22,6 +22,7 @@ mod profiles;
 mod regions;
 mod replaying;
 mod shared;
+mod tier;
 mod tokens;
 pub(crate) mod wire;
 
