@@ -25,6 +25,7 @@ pub mod qr;
 pub mod serve;
 pub mod settings;
 pub mod shutdown;
+mod snapshots;
 mod stream_holds;
 mod stream_keys;
 mod stream_tier;

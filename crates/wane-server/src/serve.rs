@@ -1,7 +1,7 @@
 //! `wane serve`: opens the store, makes the keys ready, answers until it is asked to stop.
 //!
-//! Order of the end: stop accepting, let requests finish, end watches, remove what broken uploads
-//! left, close the store. A request
+//! Order of the end: stop accepting, let requests finish, end watches and the snapshot that is being
+//! taken, remove what broken uploads left, close the store. A request
 //! that was let in is answered, within the time that draining may take.
 
 use std::fs;
@@ -20,6 +20,7 @@ use crate::http::{admin_routes, main_routes, router};
 use crate::listen::{ListenError, ListenLimits, Listener, TlsFiles};
 use crate::settings::Settings;
 use crate::shutdown::asked_to_stop;
+use crate::snapshots::{self, SnapshotPlan};
 use crate::wiring::{Services, WiringError};
 
 /// How often a store that is in use or does not answer is tried again under `--wait`.
@@ -90,6 +91,8 @@ pub async fn serve(settings: &Settings, ready_file: Option<&Path>) -> Result<(),
     services.watch_connections(main.connections());
     let (main_router, admin_router) =
         (router(main_routes(), &services), router(admin_routes(), &services));
+    let snapshots = SnapshotPlan::of(settings)
+        .map(|plan| tokio::spawn(snapshots::keep(services.clone(), plan)));
     let closing = services.closing.clone();
     let wait = || {
         let closing = closing.clone();
@@ -111,6 +114,10 @@ pub async fn serve(settings: &Settings, ready_file: Option<&Path>) -> Result<(),
         stopped.map_err(|source| ServeError::Io { what: "wait for signals".into(), source })
     };
     let ((main_drained, admin_drained), stopped, ()) = tokio::join!(serving, stopping, archiving);
+    if let Some(snapshots) = snapshots {
+        // It has heard that the server stops, and removes what it had not finished.
+        drop(snapshots.await);
+    }
     tokio::select! {
         () = services.blobs.settle() => {}
         () = services.clock.sleep(SETTLING) => {}

@@ -32,6 +32,7 @@ use crate::http::{
 use crate::listen::Connections;
 use crate::settings::{PublicUrl, Settings, Storage, StreamProfile};
 use crate::shutdown::Closing;
+use crate::snapshots::SnapshotCounts;
 use crate::stream_holds;
 use crate::stream_keys::{self, StreamKeysError};
 use crate::stream_tier::{StreamTier, StreamTierError};
@@ -185,6 +186,7 @@ pub struct Parts {
     pub(crate) limiters: Limiters,
     pub(crate) requests: RequestMetrics,
     pub(crate) closing: Closing,
+    pub(crate) snapshots: SnapshotCounts,
     observed: ObservedStore<AnyStore>,
     store: ServedStore,
     cached: CachedReads,
@@ -256,6 +258,7 @@ impl Services {
             limiters: Limiters::default(),
             requests: RequestMetrics::of(&clock),
             closing: Closing::default(),
+            snapshots: SnapshotCounts::default(),
             observed,
             store,
             cached,
@@ -284,6 +287,7 @@ impl Services {
         let mut text = prometheus_text(&[self.observed.metrics()]);
         text += &self.requests.prometheus_text();
         text += &self.cache_text();
+        text += &self.snapshots.prometheus_text();
         text += &self.stream_metrics.prometheus_text(self).await;
         text += &self.key_service_text();
         text += &self.archive_metrics.prometheus_text();

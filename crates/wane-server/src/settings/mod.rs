@@ -35,7 +35,7 @@ pub use sources::{CLIENT_VARIABLES, ServeFlags};
 pub use store::SPREAD;
 pub use value::{
     ArchivePlace, DevUsers, Hosts, LogFilter, LogFormat, Networks, PublicUrl, RedisUrl,
-    RedlockUrls, Region, Secret, Storage, StreamKeys, StreamProfile, TableName, Word,
+    RedlockUrls, Region, Secret, Storage, StreamKeys, StreamProfile, TableName, TimeOfDay, Word,
 };
 
 use setting::Initial::{Is, Unset};
@@ -184,6 +184,18 @@ setting::settings! {
 
     /// Three Redis masters whose majority gives a node its turn at a pull stream. Results are the same without.
     stream_redlock_urls: Option<RedlockUrls> = Unset("nodes take no turns");
+
+    /// Where a snapshot of the whole store is written every night; made if it is missing.
+    backup_dir: Option<PathBuf> = Unset("no snapshots");
+
+    /// When snapshots are taken, in UTC.
+    backup_at: TimeOfDay = Is("02:00");
+
+    /// How long it is from one snapshot to the next: a day is every night.
+    backup_every_seconds: usize = Is("86400"), within 1..=604_800;
+
+    /// Snapshots that are kept. Older ones are removed once a newer one was restored for a trial.
+    backup_keep: usize = Is("7"), within 1..=10_000;
 
     /// How log lines are written: for people or for programs.
     log_format: LogFormat = Is("text");

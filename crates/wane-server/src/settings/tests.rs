@@ -369,6 +369,15 @@ fn a_part_of_tls_without_the_other_is_refused() {
 }
 
 #[test]
+fn a_time_of_the_day_has_two_digits_for_hours_and_two_for_minutes() {
+    let settings = from_flags(&["--backup-at", "23:59"]).expect("legal").settings;
+    assert_eq!(settings.backup_at.since_midnight(), Duration::from_secs(86_340));
+    for wrong in ["24:00", "12:60", "2:00", "0200", "02:00:00", "+2:00", "aa:bb", ""] {
+        assert_says(from_flags(&["--backup-at", wrong]), &["--backup-at", "up to 23:59"]);
+    }
+}
+
+#[test]
 fn both_ports_at_one_address_are_refused_unless_any_port_will_do() {
     let both = |text| from_flags(&["--listen", text, "--admin-listen", text]);
     assert_says(both("127.0.0.1:1"), &["listen and admin_listen are both 127.0.0.1:1"]);
@@ -421,6 +430,10 @@ fn printed_settings_given_back_are_the_same_settings() {
         "--stream-profile=icom",
         "--stream-redis-url=redis://h/1",
         "--stream-redlock-urls=redis://a,redis://b,redis://c",
+        "--backup-dir=/snapshots",
+        "--backup-at=23:59",
+        "--backup-every-seconds=3600",
+        "--backup-keep=3",
         "--log-format=json",
         "--log-filter=warn,wane=debug",
     ];

@@ -125,6 +125,29 @@ text! {
 }
 
 text! {
+    /// A time of the day.
+    TimeOfDay, "HH:MM", "hours and minutes such as 02:00, up to 23:59", |text| minutes(text).is_some()
+}
+
+impl TimeOfDay {
+    /// How long it is after midnight.
+    #[must_use]
+    pub fn since_midnight(&self) -> Duration {
+        Duration::from_secs(60 * minutes(self.as_str()).unwrap_or_default())
+    }
+}
+
+/// The minutes since midnight that `HH:MM` says.
+fn minutes(text: &str) -> Option<u64> {
+    let (hours, minutes) = text.split_once(':')?;
+    let number = |digits: &str, below: u64| {
+        let is_two = digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit());
+        digits.parse::<u64>().ok().filter(|number| is_two && *number < below)
+    };
+    Some(number(hours, 24)? * 60 + number(minutes, 60)?)
+}
+
+text! {
     /// The name of a table or keyspace.
     TableName, "NAME", "1 to 48 of a-z, 0-9 and _, with a letter first",
     |text| {

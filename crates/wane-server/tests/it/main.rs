@@ -29,6 +29,7 @@ mod readme;
 mod restart;
 mod server;
 mod shared;
+mod snapshots;
 mod steady;
 mod stream_clients;
 

@@ -15,7 +15,7 @@ use super::BackupCommandError;
 
 /// The draft of the store that a directory shall be.
 #[derive(Debug)]
-pub(super) struct DraftStore {
+pub(crate) struct DraftStore {
     path: PathBuf,
     directory: PathBuf,
     /// Whether the directory was made for it.
@@ -24,7 +24,7 @@ pub(super) struct DraftStore {
 
 impl DraftStore {
     /// Creates an empty draft for `directory`, and the directory where it is missing.
-    pub(super) fn create(
+    pub(crate) fn create(
         directory: &Path,
         clock: &SharedClock,
     ) -> Result<(Self, FileStore), BackupCommandError> {
@@ -44,7 +44,7 @@ impl DraftStore {
     }
 
     /// Makes the draft, closed by now, the store of its directory.
-    pub(super) fn place(mut self) -> Result<(), BackupCommandError> {
+    pub(crate) fn place(mut self) -> Result<(), BackupCommandError> {
         FileStore::place(&self.path, &self.directory)?;
         self.made_directory = false;
         Ok(())

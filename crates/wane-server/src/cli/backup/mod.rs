@@ -18,6 +18,8 @@ mod report;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use draft_store::DraftStore;
+pub(crate) use part_file::PartFile;
 pub use report::{BackupReport, RestoreReport, Summary, VerifyReport};
 
 use std::fs::File;
@@ -37,8 +39,6 @@ use wane::store::BoxError;
 use wane_backends::OpenError;
 use wane_backends::file::FileStore;
 
-use self::draft_store::DraftStore;
-use self::part_file::PartFile;
 use super::progress::Meter;
 
 /// The name that stands for the standard input.

@@ -12,7 +12,7 @@ use super::BackupCommandError;
 
 /// A file on its way to its name.
 #[derive(Debug)]
-pub(super) struct PartFile {
+pub(crate) struct PartFile {
     file: File,
     path: PathBuf,
     target: PathBuf,
@@ -21,7 +21,7 @@ pub(super) struct PartFile {
 
 impl PartFile {
     /// Begins the file that shall be `target`.
-    pub(super) fn create(target: &Path, replace: bool) -> Result<Self, BackupCommandError> {
+    pub(crate) fn create(target: &Path, replace: bool) -> Result<Self, BackupCommandError> {
         if !replace && target.exists() {
             return Err(BackupCommandError::FileExists { path: target.to_path_buf() });
         }
@@ -42,20 +42,20 @@ impl PartFile {
     }
 
     /// Where the bytes go.
-    pub(super) fn sink(&self) -> Result<BufWriter<File>, BackupCommandError> {
+    pub(crate) fn sink(&self) -> Result<BufWriter<File>, BackupCommandError> {
         self.file.try_clone().map(BufWriter::new).map_err(BackupCommandError::io(&self.path))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(super) fn target(&self) -> &Path {
+    pub(crate) fn target(&self) -> &Path {
         &self.target
     }
 
     /// Makes the bytes durable, then gives the file its name and returns it.
-    pub(super) fn publish(self) -> Result<PathBuf, BackupCommandError> {
+    pub(crate) fn publish(self) -> Result<PathBuf, BackupCommandError> {
         self.file.sync_all().map_err(BackupCommandError::io(&self.path))?;
         let named = if self.replace {
             fs::rename(&self.path, &self.target)
