@@ -75,7 +75,11 @@ impl<S: Store> Doctored<S> {
             return Ok(Outcome::Refused { current: found });
         }
         SystemClock::shared().sleep(BETWEEN_STEPS).await;
-        self.inner.put(key, write).await
+        // A put has no life to keep.
+        let kept = found.and_then(|record| record.expires_at);
+        let kept = kept.map_or(Life::Permanent, Life::Until);
+        let life = if write.life == Life::Keep { kept } else { write.life };
+        self.inner.put(key, Write { life, ..write }).await
     }
 
     /// The answer, or what is made of it.

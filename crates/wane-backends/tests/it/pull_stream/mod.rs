@@ -15,6 +15,7 @@ mod network;
 mod readers;
 mod redis_tier;
 mod regions;
+mod replays;
 mod run;
 mod sharing;
 mod stage;
