@@ -151,16 +151,37 @@ pub(super) async fn started(
     institutions: &[Institution],
     form: Form,
 ) -> Result<Vec<Reader>, BoxError> {
-    let all: Vec<Institution> =
-        institutions.iter().flat_map(|one| std::iter::repeat_n(one.clone(), READERS)).collect();
+    let readers = institutions.iter().flat_map(|one| std::iter::repeat_n(one.clone(), READERS));
+    begun(server, readers.map(|institution| (institution, None)).collect(), form).await
+}
+
+/// Six readers of each institution, each of a replay of its own, that have had a first answer.
+pub(super) async fn replaying(
+    server: &Wane,
+    institutions: &[Institution],
+    form: Form,
+) -> Result<Vec<Reader>, BoxError> {
+    let replays = server.replays(institutions, READERS).await?.into_iter();
+    let replays = replays.map(|(institution, start)| (institution, Some(start)));
+    begun(server, replays.collect(), form).await
+}
+
+/// Readers that have had a first answer, from the start of their stream or from elsewhere.
+async fn begun(
+    server: &Wane,
+    all: Vec<(Institution, Option<String>)>,
+    form: Form,
+) -> Result<Vec<Reader>, BoxError> {
     let mut readers = Vec::new();
     for some in all.chunks(AT_ONCE) {
         let tasks: Vec<_> = some
             .iter()
-            .map(|institution| {
+            .map(|(institution, start)| {
                 let (http, institution) = (server.http, institution.clone());
+                let start = start.clone();
                 tokio::spawn(async move {
                     let mut reader = Reader::connected(http, &institution, form).await?;
+                    reader.next = start.unwrap_or(reader.next);
                     reader.pull().await?;
                     Ok::<_, BoxError>(reader)
                 })

@@ -116,17 +116,43 @@ impl Wane {
     }
 
     async fn credential(&self, line: &mut Line, wanted: &Json) -> Result<String, BoxError> {
+        let made = self.made(line, "credentials", wanted).await?;
+        Ok(made["key"].as_str().ok_or("a credential without a key")?.to_owned())
+    }
+
+    /// The paths of so many replays of each institution, of all that it has.
+    pub(super) async fn replays(
+        &self,
+        institutions: &[Institution],
+        each: usize,
+    ) -> Result<Vec<(Institution, String)>, BoxError> {
+        let mut line = Line::to(self.admin).await?;
+        let mut replays = Vec::new();
+        for institution in institutions {
+            let wanted = json!({
+                "ispb": institution.ispb, "from": 0, "to": i64::MAX, "reason": "a benchmark",
+            });
+            for _ in 0..each {
+                let made = self.made(&mut line, "replays", &wanted).await?;
+                let start = made["start"].as_str().ok_or("a replay without a path")?.to_owned();
+                replays.push((institution.clone(), start));
+            }
+        }
+        Ok(replays)
+    }
+
+    /// What an operator is told of something that was made.
+    async fn made(&self, line: &mut Line, what: &str, wanted: &Json) -> Result<Json, BoxError> {
         let body = wanted.to_string();
         let request = format!(
-            "POST /api/v1/admin/credentials HTTP/1.1\r\nhost: bench\r\n\
+            "POST /api/v1/admin/{what} HTTP/1.1\r\nhost: bench\r\n\
              authorization: Bearer {}\r\ncontent-type: application/json\r\n\
              content-length: {}\r\n\r\n{body}",
             self.admin_key,
             body.len()
         );
         let answer = line.ask(request.as_bytes()).await?.expect(201)?;
-        let made: Json = serde_json::from_slice(answer.body)?;
-        Ok(made["key"].as_str().ok_or("a credential without a key")?.to_owned())
+        Ok(serde_json::from_slice(answer.body)?)
     }
 
     /// What the server has counted.

@@ -1,4 +1,4 @@
-//! Throughput: messages in, full batches out, and single messages out.
+//! Throughput: messages in, full batches out, the same by replays, and single messages out.
 //!
 //! What is delivered was put in before, as much as readers can take in the time: producers beside
 //! them would share the server's core, and it would be unclear whose limit was met. Readers are those
@@ -17,6 +17,9 @@ use crate::{BoxError, timing};
 /// What must be delivered a second, in full batches, and what must be taken in, in messages.
 const BATCHES: f64 = 2_500.0;
 const INGESTED: f64 = 10_000.0;
+
+/// What replays deliver at least of what the stream does.
+const REPLAYED: f64 = 0.5;
 
 /// The seed's requests a minute.
 const REQUESTS_A_MINUTE: f64 = 1_000_000.0;
@@ -41,7 +44,8 @@ pub(super) fn run(bench: &Bench, report: &mut Report) -> Result<(), BoxError> {
         timing::stage("stream: batches for the readers");
         let wanted = (seconds * SUPPLIED.batches) as u64;
         supply.fill(&first, wanted.saturating_sub(posted.posts)).await?;
-        batches(&server, &first, bench.slice, report).await?;
+        let live = batches(&server, &first, bench.slice, report).await?;
+        replayed(&server, &first, bench.slice, live, report).await?;
         timing::stage("stream: messages for the readers");
         supply.fill(&second, (seconds * SUPPLIED.singles) as u64 / 10).await?;
         singles(&server, &second, bench.slice, report).await
@@ -85,7 +89,7 @@ async fn batches(
     institutions: &[Institution],
     slice: Duration,
     report: &mut Report,
-) -> Result<(), BoxError> {
+) -> Result<f64, BoxError> {
     timing::stage("stream: full batches delivered and acknowledged");
     let readers = readers::started(server, institutions, Form::Batch).await?;
     let pulls = readers::pull_for(server, readers, slice).await?;
@@ -93,6 +97,23 @@ async fn batches(
     let name =
         "stream full batches, 200 ISPBs x 6 readers: delivered and acknowledged a second / 2,500";
     report.bar(name, (Some(pulls.rate()), Some(BATCHES)), 1.0);
+    Ok(pulls.rate())
+}
+
+/// The same messages once more, by as many readers, each of a replay of its own.
+async fn replayed(
+    server: &Wane,
+    institutions: &[Institution],
+    slice: Duration,
+    live: f64,
+    report: &mut Report,
+) -> Result<(), BoxError> {
+    timing::stage("stream: full batches of replays");
+    let readers = readers::replaying(server, institutions, Form::Batch).await?;
+    let pulls = readers::pull_for(server, readers, slice).await?;
+    pulled_row(report, "full batches of replays", pulls.columns());
+    let name = "stream replay reads: full batches a second / those of the stream";
+    report.bar(name, (Some(pulls.rate()), Some(live)), REPLAYED);
     Ok(())
 }
 
