@@ -23,8 +23,6 @@ use crate::OpenError;
 #[cfg(feature = "archive-s3")]
 mod s3;
 
-const DIRECTORY: &str = "a directory for the archive";
-
 /// Segments in object storage.
 #[derive(Debug, Clone)]
 pub struct ObjectArchive {
@@ -59,12 +57,8 @@ impl ObjectArchive {
     fn in_directory(path: &str) -> Result<Self, OpenError> {
         let refused = |source| OpenError::Io { path: path.into(), source };
         fs::create_dir_all(path).map_err(|error| refused(error.into()))?;
-        let directory = LocalFileSystem::new_with_prefix(path).map_err(|error| {
-            if matches!(error, Error::Generic { .. } | Error::NotFound { .. }) {
-                return OpenError::BadUrl { backend: DIRECTORY, reason: error.to_string() };
-            }
-            refused(error.into())
-        })?;
+        let directory = LocalFileSystem::new_with_prefix(path);
+        let directory = directory.map_err(|error| refused(error.into()))?;
         Ok(Self { objects: Arc::new(directory.with_fsync(true)), prefix: Path::default() })
     }
 

@@ -133,10 +133,10 @@ async fn list(ispb: Ispb, admin: &Admin, output: &mut Output<'_>) -> Result<(), 
 
 /// Nothing else is absent here than the archive.
 fn told(error: ClientError) -> Failure {
-    match error {
-        ClientError::Absent => StreamCommandError::NoArchive.into(),
-        other => other.into(),
+    if matches!(error, ClientError::Absent) {
+        return StreamCommandError::NoArchive.into();
     }
+    error.into()
 }
 
 fn members(segment: &ArchivedSegment) -> Map<String, Value> {
