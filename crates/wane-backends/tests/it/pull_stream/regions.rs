@@ -141,7 +141,7 @@ async fn turns(it: &Stage) {
     let (mut reigns, last) = (Vec::new(), if it.is_slow { 5 } else { 15 });
     for epoch in 2..=last {
         let owner = (epoch as usize + 1) % 2;
-        let to = Failover { to: Some(REGIONS[owner].into()), reason: None };
+        let to = Failover { to: Some(REGIONS[owner].into()), ..Failover::default() };
         let node = &nodes[epoch as usize / 2 % 2];
         let map = it.insist(async || node.fail_over(ispb, &to, &operator).await).await;
         assert_eq!((map.epoch, &*map.primary), (epoch, REGIONS[owner]), "{}", it.backend);
