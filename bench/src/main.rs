@@ -31,11 +31,12 @@ use report::Report;
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 const USAGE: &str = "\
-usage: wane-bench NAME [--quick | --soak] [--json FILE] [--check] [--dir DIR]
+usage: wane-bench NAME [--quick | --soak] [--archive] [--json FILE] [--check] [--dir DIR]
 
   NAME         memory, file, http, backends, coordination, blobs, device, stream, or all
   --quick      smaller sizes and shorter rounds: a minute or two for each name
   --soak       larger sizes, where a benchmark has them: stream, 10 M messages
+  --archive    stream alone: what archiving does to latencies, and nothing else
   --json FILE  write ratios and rows as JSON
   --check      exit with 1 and name every ratio below its bar
   --dir DIR    where the stores on disk are put meanwhile (default: bench/out)
@@ -49,6 +50,8 @@ pub(crate) struct Options {
     pub(crate) quick: bool,
     /// Larger sizes, where there are any.
     pub(crate) soak: bool,
+    /// Of the pull stream, what archiving does to it and nothing else.
+    pub(crate) archive: bool,
     check: bool,
     json: Option<PathBuf>,
     directory: Option<PathBuf>,
@@ -109,6 +112,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Command, lexopt::Error> {
         match argument {
             Long("quick") => options.quick = true,
             Long("soak") => options.soak = true,
+            Long("archive") => options.archive = true,
             Long("check") => options.check = true,
             Long("json") => options.json = Some(parser.value()?.into()),
             Long("dir") => options.directory = Some(parser.value()?.into()),

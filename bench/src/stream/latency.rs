@@ -73,7 +73,7 @@ pub(super) fn run(bench: &Bench, report: &mut Report) -> Result<(), BoxError> {
     let server = Wane::start(data.path(), &bench.cores, &[])?;
     timing::stage("stream: latency at half of the ingest load");
     let posts = bench.slice.as_secs() * POSTS;
-    let (journey, cpu) = bench.runtime.block_on(travel(&server, posts))?;
+    let (journey, cpu) = bench.runtime.block_on(travel(&server, 1, posts))?;
     let (of_due, of_stored) = journey.told()?;
     let millis =
         |times: &Histogram<u64>, quantile| Some(times.value_at_quantile(quantile) as f64 / 1e3);
@@ -103,10 +103,20 @@ pub(super) fn run(bench: &Bench, report: &mut Report) -> Result<(), BoxError> {
     Ok(())
 }
 
+/// Times of such posts to institutions whose numbers begin at `first`: from due to delivered.
+pub(super) async fn times(
+    server: &Wane,
+    first: usize,
+    duration: Duration,
+) -> Result<Histogram<u64>, BoxError> {
+    let (journey, _) = travel(server, first, duration.as_secs() * POSTS).await?;
+    Ok(journey.told()?.0)
+}
+
 /// Sends all posts, each when it is due, until all are delivered. Returns the share of a core, too.
-async fn travel(server: &Wane, posts: u64) -> Result<(Arc<Journey>, f64), BoxError> {
+async fn travel(server: &Wane, first: usize, posts: u64) -> Result<(Arc<Journey>, f64), BoxError> {
     let supply = Supply::of(server).await?;
-    let institutions = server.institutions(1, INSTITUTIONS).await?;
+    let institutions = server.institutions(first, INSTITUTIONS).await?;
     let many = || (0..posts).map(|_| AtomicU64::new(0)).collect();
     let journey = Arc::new(Journey {
         begin: OnceLock::new(),

@@ -8,9 +8,10 @@
 //! are counted by their parts, and the storm compares ids.
 //!
 //! Flow: `through` puts messages in and takes them out; `latency` times the way of a batch; `parked`,
-//! `storm` and `token` are bars of their own; `growth` repeats `through` with more of everything,
+//! `storm`, `token` and, when it is asked for, `archive` are bars of their own; `growth` repeats `through` with more of everything,
 //! and `cassandra` on another store.
 
+mod archive;
 mod cassandra;
 mod cores;
 mod growth;
@@ -43,6 +44,9 @@ const READERS: usize = 6;
 /// A reader that finds nothing is told so at once, which is how it is known that nothing is left.
 const NO_HOLD: [(&str, &str); 1] = [("stream-hold-ms", "0")];
 
+/// A part of the benchmark, which tells its bars.
+type Part = fn(&Bench, &mut Report) -> Result<(), BoxError>;
+
 /// What all parts of the benchmark share.
 struct Bench {
     /// One thread, and it is this one.
@@ -74,7 +78,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, BoxError> {
         soak: options.soak,
         slice: Duration::from_secs(if options.quick { 3 } else { 20 }),
     };
-    let parts = [
+    let parts: &[Part] = &[
         token::run,
         through::run,
         latency::run,
@@ -83,6 +87,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, BoxError> {
         growth::run,
         cassandra::run,
     ];
+    let parts = if options.archive { &[archive::run as Part] } else { parts };
     for part in parts {
         if let Err(error) = part(&bench, &mut report) {
             // What was measured until then took minutes.

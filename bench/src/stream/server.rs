@@ -155,6 +155,29 @@ impl Wane {
         Ok(serde_json::from_slice(answer.body)?)
     }
 
+    /// A call of the operator, and what it is answered.
+    pub(super) async fn administer(
+        &self,
+        line: &mut Line,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> Result<Json, BoxError> {
+        let request = format!(
+            "{method} /api/v1/admin/{path} HTTP/1.1\r\nhost: bench\r\n\
+             authorization: Bearer {}\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            self.admin_key,
+            body.len()
+        );
+        Ok(serde_json::from_slice(line.ask(request.as_bytes()).await?.expect(200)?.body)?)
+    }
+
+    /// A connection of the operator.
+    pub(super) async fn operator(&self) -> Result<Line, BoxError> {
+        Line::to(self.admin).await
+    }
+
     /// What the server has counted.
     pub(super) async fn counted(&self) -> Result<Counted, BoxError> {
         let request = format!(
