@@ -34,7 +34,8 @@ use crate::store::Keyspace;
 pub struct ClusterAppId(pub u32);
 
 impl ClusterAppId {
-    /// No application: nothing is ever stored under it.
+    /// No application. What lies under it is the server's own, such as the election of who takes
+    /// snapshots.
     pub const NONE: Self = Self(0);
 
     /// The partition that a keyspace has for this application: on the stack, for each call needs it.
