@@ -152,13 +152,13 @@ pub(in crate::http) struct SegmentsBody {
     next: Option<u64>,
     /// Where it was asked for: these were read from end to end, and are whole.
     #[serde(skip_serializing_if = "Option::is_none")]
-    verified: Option<VerifiedBody>,
+    verified: Option<VerifiedSegmentsBody>,
 }
 
 /// What was read.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::http) struct VerifiedBody {
+pub(in crate::http) struct VerifiedSegmentsBody {
     segments: u64,
     rows: u64,
     bytes: u64,
@@ -187,7 +187,7 @@ pub(in crate::http) async fn list_segments(
     if verify {
         let check = services.pull_stream.check_archive(ispb, from_row, CHECKED).await?;
         let (verified, next) = (
-            VerifiedBody { segments: check.segments, rows: check.rows, bytes: check.bytes },
+            VerifiedSegmentsBody { segments: check.segments, rows: check.rows, bytes: check.bytes },
             check.next_row,
         );
         segments.retain(|name| next.is_none_or(|next| name.rows.start < next));

@@ -138,6 +138,7 @@ pub(in crate::http) async fn release_hold(
 /// A moment in Unix milliseconds.
 fn moment(field: &str, number: &Number) -> Result<Timestamp, Problem> {
     let reason = "give a whole number of Unix milliseconds";
-    let millis = whole_number(number).ok_or_else(|| Problem::invalid(field, reason))?;
+    let millis = whole_number(number).filter(|millis| *millis <= i64::MAX as u64);
+    let millis = millis.ok_or_else(|| Problem::invalid(field, reason))?;
     Ok(Timestamp::from_unix_millis(millis))
 }

@@ -6,13 +6,14 @@ use axum::extract::{Request, State};
 use axum::http::Uri;
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
+use serde_json::Number;
 use utoipa::ToSchema;
 use wane::services::apps::Credential;
 use wane::services::pull_stream::{Failover, Ispb, RegionMap};
 use wane::store::Timestamp;
 
 use super::operator::operator;
-use crate::http::body::{self, ONE_OPERATION};
+use crate::http::body::{self, ONE_OPERATION, whole_number};
 use crate::http::described::{OfSystem, Reading};
 use crate::http::path;
 use crate::http::problem::{Code, Problem};
@@ -55,8 +56,8 @@ pub(in crate::http) struct FailoverBody {
     #[schema(nullable = false, pattern = "^[a-z0-9-]{1,32}$")]
     to: Option<String>,
     /// The epoch that whoever asks goes by: at any other one nothing is changed.
-    #[schema(nullable = false)]
-    epoch: Option<u64>,
+    #[schema(value_type = Option<u64>, nullable = false)]
+    epoch: Option<Number>,
     /// For the audit.
     #[schema(nullable = false, max_length = 256)]
     reason: Option<String>,
@@ -129,6 +130,10 @@ pub(in crate::http) async fn fail_over(
     let (ispb, who) = (institution(&uri)?, operator(&credential)?);
     let asked = body::json::<FailoverBody>(request, ONE_OPERATION, &services.clock).await?;
     let FailoverBody { to, epoch, reason } = asked.unwrap_or_default();
+    let advice = "give the whole number that the regions are shown with";
+    let whole =
+        |epoch: &Number| whole_number(epoch).ok_or_else(|| Problem::invalid("epoch", advice));
+    let epoch = epoch.as_ref().map(whole).transpose()?;
     let failover = Failover { to, epoch, reason };
     Ok(Json(services.pull_stream.fail_over(ispb, &failover, &who).await?.into()))
 }
