@@ -254,7 +254,9 @@ fn put_goes_on_after_the_client_was_killed() {
     let output = desk.run(&["put", "in", "--json"]);
     let (code, said) = told(&output);
     assert_eq!(code, 0, "{said}");
-    assert!(said.contains("going on at byte 8192000"), "{said}");
+    // What was still on its way when the client was killed may have arrived.
+    let going_on = said.lines().find_map(|line| line.strip_prefix("going on at byte "));
+    assert!(going_on.is_some_and(|at| at.parse::<u64>().unwrap() >= 8_192_000), "{said}");
     assert_eq!(desk.remembered(), Vec::<Json>::new());
     let uploaded: Json = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(desk.tells(&["get", "-o", "out", "--", &id(&uploaded)]).0, 0);
@@ -516,10 +518,11 @@ fn most_memory(process: &Child) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1_024
 }
 
-/// A process takes 25 MB, and a file in its memory would take 60 more.
+/// A process takes 25 to 40 MB, most of it the program itself, and a file in its memory would take 60
+/// more.
 #[test]
 fn memory_does_not_grow_with_the_file() {
-    const MOST: u64 = 45_000_000;
+    const MOST: u64 = 60_000_000;
     let _machine = crate::loading();
     let server = Server::on_file();
     let relay = Relay::to(server.http);
