@@ -387,6 +387,7 @@ fn both_ports_at_one_address_are_refused_unless_any_port_will_do() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a line for each setting")]
 fn printed_settings_given_back_are_the_same_settings() {
     let odd = "a \"b\" \\ 'c' # d\u{7f}\te\u{e9}";
     let arguments = [
