@@ -222,6 +222,23 @@ pub enum PullStreamError {
     Store(#[from] StoreError),
 }
 
+impl PullStreamError {
+    /// What the audit calls it.
+    fn verdict(&self) -> Verdict {
+        match self {
+            Self::Refused(refusal) => refusal.verdict(),
+            Self::Invalid { .. } => Verdict::Invalid,
+            Self::Absent { .. } => Verdict::Absent,
+            Self::Elsewhere { .. } => Verdict::Elsewhere,
+            Self::Busy
+            | Self::Contended
+            | Self::BrokenChain { .. }
+            | Self::Archive(_)
+            | Self::Store(_) => Verdict::Failed,
+        }
+    }
+}
+
 /// The same error, its cause as text: causes of drivers cannot be cloned.
 fn store_error_again(error: &StoreError) -> StoreError {
     match error {

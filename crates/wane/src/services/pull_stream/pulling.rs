@@ -260,9 +260,7 @@ impl<S: Store> PullStream<S> {
         used: Option<TokenHash>,
     ) -> Result<T, PullStreamError> {
         let entry = self.entry(action, refusal.verdict(), client, used);
-        if self.remark(ispb, entry).await.is_err() {
-            self.core.remarks_lost.fetch_add(1, Ordering::Relaxed);
-        }
+        self.remark_or_count(ispb, entry).await;
         Err(PullStreamError::Refused(refusal))
     }
 
@@ -279,17 +277,13 @@ impl<S: Store> PullStream<S> {
         if !matches!(told, Err(PullStreamError::Elsewhere { .. })) {
             return told;
         }
-        let is_lost = match self.core.misdirected.come(ispb, self.core.clock.monotonic()) {
-            Coming::Counted => false,
-            Coming::Lost => true,
+        match self.core.misdirected.come(ispb, self.core.clock.monotonic()) {
+            Coming::Counted => {}
+            Coming::Lost => drop(self.core.remarks_lost.fetch_add(1, Ordering::Relaxed)),
             Coming::Noted { unnoted } => {
                 let entry = self.entry(action, Verdict::Elsewhere, client, used);
-                let noted = self.remark(ispb, AuditEntry { unnoted, ..entry }).await;
-                noted.is_err()
+                self.remark_or_count(ispb, AuditEntry { unnoted, ..entry }).await;
             }
-        };
-        if is_lost {
-            self.core.remarks_lost.fetch_add(1, Ordering::Relaxed);
         }
         told
     }
@@ -312,6 +306,14 @@ impl<S: Store> PullStream<S> {
             reason: None,
             used,
             issued: None,
+        }
+    }
+
+    /// Appends an entry to the chain of remarks, or counts it as lost: for calls whose answer does not
+    /// wait for the audit.
+    pub(super) async fn remark_or_count(&self, ispb: Ispb, entry: AuditEntry) {
+        if self.remark(ispb, entry).await.is_err() {
+            self.core.remarks_lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 

@@ -92,9 +92,7 @@ impl<S: Store> PullStream<S> {
         let verdict = match &done {
             Ok(report) if report.segments == 0 => Verdict::Empty,
             Ok(_) => Verdict::Done,
-            Err(PullStreamError::Invalid { .. }) => Verdict::Invalid,
-            Err(PullStreamError::Absent { .. }) => Verdict::Absent,
-            Err(_) => Verdict::Failed,
+            Err(error) => error.verdict(),
         };
         let mut entry = self.entry(Action::Archive, verdict, who, None);
         entry.messages = done.as_ref().map_or(0, |report| report.messages);

@@ -25,7 +25,6 @@ mod placing;
 pub use hold::{Hold, HoldId, HoldState};
 
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 
 use self::hold::{MAX_REASON, Standing, all_of, holds_in};
 use super::audit::{Action, AuditEntry, Verdict};
@@ -151,12 +150,7 @@ impl<S: Store> PullStream<S> {
         (action, who, about): &(Action, &Client, String),
         asked: Result<T, PullStreamError>,
     ) -> Result<T, PullStreamError> {
-        let verdict = match &asked {
-            Ok(_) => Verdict::Done,
-            Err(PullStreamError::Invalid { .. }) => Verdict::Invalid,
-            Err(PullStreamError::Absent { .. }) => Verdict::Absent,
-            Err(_) => Verdict::Failed,
-        };
+        let verdict = asked.as_ref().err().map_or(Verdict::Done, PullStreamError::verdict);
         let entry = self.entry(*action, verdict, who, None);
         let noted = self.remark(ispb, AuditEntry { reason: Some(about.clone()), ..entry }).await;
         let asked = asked?;
@@ -174,9 +168,7 @@ impl<S: Store> PullStream<S> {
         if done.is_err() {
             let entry = self.entry(*action, Verdict::Failed, who, None);
             let entry = AuditEntry { reason: Some(about.clone()), ..entry };
-            if self.remark(ispb, entry).await.is_err() {
-                self.core.remarks_lost.fetch_add(1, Ordering::Relaxed);
-            }
+            self.remark_or_count(ispb, entry).await;
         }
         done
     }

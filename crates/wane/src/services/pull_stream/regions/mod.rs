@@ -23,7 +23,6 @@ pub use map::RegionMap;
 pub(super) use map::{Owners, Regions, checked_name, map_key};
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::audit::{self, Action, AuditEntry, Verdict};
 use super::core::Core;
@@ -140,19 +139,10 @@ impl<S: Store> PullStream<S> {
         let map = match changed {
             Ok(map) => map,
             Err(error) => {
-                let verdict = if matches!(error, PullStreamError::Invalid { .. }) {
-                    Verdict::Invalid
-                } else if matches!(error, PullStreamError::Absent { .. }) {
-                    Verdict::Absent
-                } else {
-                    Verdict::Failed
-                };
                 let reason = asking.reason.filter(|reason| reason.len() <= MAX_REASON);
-                let entry = self.entry(asking.action, verdict, asking.who, None);
+                let entry = self.entry(asking.action, error.verdict(), asking.who, None);
                 let entry = AuditEntry { reason: reason.map(Into::into), ..entry };
-                if self.remark(ispb, entry).await.is_err() {
-                    self.core.remarks_lost.fetch_add(1, Ordering::Relaxed);
-                }
+                self.remark_or_count(ispb, entry).await;
                 return Err(error);
             }
         };

@@ -132,10 +132,8 @@ impl<S: Store> PullStream<S> {
                 Ok(pulled)
             }
             Err(error) => {
-                if let Some(verdict) = verdict_of(&error)
-                    && self.remark(ispb, entry(verdict)).await.is_err()
-                {
-                    self.core.remarks_lost.fetch_add(1, Ordering::Relaxed);
+                if let Some(verdict) = verdict_of(&error) {
+                    self.remark_or_count(ispb, entry(verdict)).await;
                 }
                 Err(error)
             }
@@ -321,13 +319,12 @@ fn told(reason: &str, times: &Range<Timestamp>, rows: Option<&Range<u64>>) -> St
 /// What the audit is told of a failure; `None` where the store failed, which has the audit too.
 fn verdict_of(error: &PullStreamError) -> Option<Verdict> {
     match error {
-        PullStreamError::Refused(refusal) => Some(refusal.verdict()),
-        PullStreamError::Invalid { .. } => Some(Verdict::Invalid),
-        PullStreamError::Absent { .. } => Some(Verdict::Absent),
-        PullStreamError::Elsewhere { .. } => Some(Verdict::Elsewhere),
-        PullStreamError::Archive(_) | PullStreamError::Store(StoreError::Corrupt { .. }) => {
-            Some(Verdict::Failed)
-        }
+        PullStreamError::Refused(_)
+        | PullStreamError::Invalid { .. }
+        | PullStreamError::Absent { .. }
+        | PullStreamError::Elsewhere { .. }
+        | PullStreamError::Archive(_)
+        | PullStreamError::Store(StoreError::Corrupt { .. }) => Some(error.verdict()),
         PullStreamError::Store(_)
         | PullStreamError::Busy
         | PullStreamError::Contended
