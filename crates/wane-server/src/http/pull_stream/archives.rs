@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Number;
 use utoipa::ToSchema;
 use wane::services::apps::Credential;
-use wane::services::pull_stream::{ArchiveReport, Client, Ispb, SegmentName};
+use wane::services::pull_stream::{ArchiveReport, Ispb, SegmentName};
 use wane::store::Timestamp;
 
+use super::operator::{operator, times};
 use crate::http::body::{self, ONE_OPERATION, whole_number};
 use crate::http::described::{Archiving, OfSystem, Reading};
 use crate::http::problem::{Code, Problem};
@@ -92,19 +93,14 @@ pub(in crate::http) async fn archive_messages(
 ) -> Result<Json<ArchivedBody>, Problem> {
     let wanted: ArchiveBody = body::required(request, ONE_OPERATION, &services.clock).await?;
     let ispb = wanted.ispb.parse::<Ispb>()?;
-    let moment = |name: &str, number: &Number| {
-        let millis = whole_number(number).map(Timestamp::from_unix_millis);
-        millis.ok_or_else(|| Problem::invalid(name, "give Unix milliseconds"))
-    };
-    let times = moment("from", &wanted.from)?..moment("to", &wanted.to)?;
+    let (times, who) = (times(&wanted.from, &wanted.to)?, operator(&credential)?);
     let segments = wanted.segments.as_ref().map_or(Some(USUAL_SEGMENTS), whole_number);
     let segments = segments.filter(|most| (1..=MOST_SEGMENTS).contains(most));
     let reason = format!("give 1 to {MOST_SEGMENTS}");
     let segments = segments.ok_or_else(|| Problem::invalid("segments", reason))?;
-    let operator = Client::new(&format!("key {}", credential.id()))?;
     // Whoever hangs up does not keep the audit from telling of it.
     let archiving = tokio::spawn(async move {
-        let report = services.pull_stream.archive(ispb, times, segments, &operator).await?;
+        let report = services.pull_stream.archive(ispb, times, segments, &who).await?;
         services.archive_metrics.archived(ispb, &report);
         Ok::<_, Problem>(Json(report.into()))
     });

@@ -8,10 +8,9 @@ use serde_json::Number;
 use utoipa::ToSchema;
 use wane::services::apps::Credential;
 use wane::services::pull_stream::{Hold, HoldId, HoldState, Ispb};
-use wane::store::Timestamp;
 
-use super::operator::operator;
-use crate::http::body::{self, ONE_OPERATION, whole_number};
+use super::operator::{operator, times};
+use crate::http::body::{self, ONE_OPERATION};
 use crate::http::described::{OfSystem, Reading};
 use crate::http::path::LastSegment;
 use crate::http::problem::Problem;
@@ -100,7 +99,7 @@ pub(in crate::http) async fn place_hold(
 ) -> Result<(StatusCode, Json<HeldBody>), Problem> {
     let wanted: NewHoldBody = body::required(request, ONE_OPERATION, &services.clock).await?;
     let ispb: Ispb = wanted.ispb.parse()?;
-    let times = moment("from", &wanted.from)?..moment("to", &wanted.to)?;
+    let times = times(&wanted.from, &wanted.to)?;
     let who = operator(&credential)?;
     let hold = services.pull_stream.hold(ispb, times, &wanted.reason, &who).await?;
     let body = HeldBody { hold_id: hold.id.to_string(), rows: hold.rows };
@@ -133,12 +132,4 @@ pub(in crate::http) async fn release_hold(
     let id: HoldId = String::from_utf8_lossy(&segment).parse()?;
     services.pull_stream.release(&id, &operator(&credential)?).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// A moment in Unix milliseconds.
-fn moment(field: &str, number: &Number) -> Result<Timestamp, Problem> {
-    let reason = "give a whole number of Unix milliseconds";
-    let millis = whole_number(number).filter(|millis| *millis <= i64::MAX as u64);
-    let millis = millis.ok_or_else(|| Problem::invalid(field, reason))?;
-    Ok(Timestamp::from_unix_millis(millis))
 }

@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Number;
 use utoipa::ToSchema;
 use wane::services::apps::Credential;
-use wane::services::pull_stream::{Client, Ispb, PullStreamError, Reader, Refusal};
-use wane::store::Timestamp;
+use wane::services::pull_stream::{Ispb, PullStreamError, Reader, Refusal};
 
 use super::delivering::delivered;
+use super::operator::{operator, times};
 use super::{form, refuse_head, token_in};
-use crate::http::body::{self, ONE_OPERATION, whole_number};
+use crate::http::body::{self, ONE_OPERATION};
 use crate::http::described::{Choosing, OfInstitution, OfSystem, Pulling, Reading};
 use crate::http::institution::Institution;
 use crate::http::problem::{Code, Problem};
@@ -65,9 +65,8 @@ pub(in crate::http) async fn order_replay(
 ) -> Result<(StatusCode, Json<ReplayBody>), Problem> {
     let order: ReplayOrderBody = body::required(request, ONE_OPERATION, &services.clock).await?;
     let ispb = order.ispb.parse::<Ispb>()?;
-    let (from, to) = (moment("from", &order.from)?, moment("to", &order.to)?);
-    let operator = Client::new(&format!("key {}", credential.id()))?;
-    let started = services.pull_stream.replay(ispb, from..to, &order.reason, &operator).await;
+    let (times, who) = (times(&order.from, &order.to)?, operator(&credential)?);
+    let started = services.pull_stream.replay(ispb, times, &order.reason, &who).await;
     services.stream_metrics.replay_ordered(&started);
     let started = started?;
     let body = ReplayBody {
@@ -103,12 +102,6 @@ pub(in crate::http) async fn read_replay(
 
 fn prefix(ispb: Ispb) -> String {
     format!("/api/v1/out/{ispb}/replay")
-}
-
-fn moment(field: &str, number: &Number) -> Result<Timestamp, Problem> {
-    let millis = whole_number(number);
-    let reason = "give a time in Unix milliseconds";
-    millis.map(Timestamp::from_unix_millis).ok_or_else(|| Problem::invalid(field, reason))
 }
 
 /// A refusal in the words of replays: the stream is of no use to who reads one.
