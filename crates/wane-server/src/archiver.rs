@@ -22,6 +22,7 @@ pub(crate) struct ArchiveMetrics {
     bytes: AtomicU64,
     failures: AtomicU64,
     gone: AtomicU64,
+    damaged: AtomicU64,
     /// Of the institution that is furthest behind, in milliseconds.
     lag: AtomicU64,
 }
@@ -33,6 +34,15 @@ impl ArchiveMetrics {
         self.rows.fetch_add(report.rows, Ordering::Relaxed);
         self.bytes.fetch_add(report.bytes, Ordering::Relaxed);
         self.gone.fetch_add(report.gone, Ordering::Relaxed);
+        self.damaged.fetch_add(report.damaged, Ordering::Relaxed);
+        if let Some(row) = report.first_damaged {
+            tracing::error!(
+                %ispb,
+                row,
+                rows = report.damaged,
+                "rows of the log cannot be read and are not archived"
+            );
+        }
         if report.gone > 0 {
             tracing::warn!(
                 %ispb,
@@ -78,6 +88,11 @@ impl ArchiveMetrics {
                 "wane_stream_archive_missed_rows_total",
                 "Rows that expired before they were archived.",
                 &self.gone,
+            ),
+            counter(
+                "wane_stream_archive_damaged_rows_total",
+                "Rows that could not be read, and were not archived.",
+                &self.damaged,
             ),
         ]
         .concat()

@@ -57,6 +57,8 @@ struct ReportForm {
     rows: u64,
     messages: u64,
     bytes: u64,
+    #[serde(default)]
+    damaged: u64,
     done: bool,
     reached: Option<u64>,
 }
@@ -87,6 +89,8 @@ impl Admin {
                 messages: form.messages,
                 bytes: form.bytes,
                 gone: 0,
+                damaged: form.damaged,
+                first_damaged: None,
                 reached: form.reached.map(Timestamp::from_unix_millis),
                 is_done: form.done,
             })

@@ -62,8 +62,11 @@ pub(super) async fn run(
         ("rows", all.rows),
         ("messages", all.messages),
         ("bytes", all.bytes),
+        ("damaged", all.damaged),
     ];
-    tell(ispb, &told, output)
+    // What is not there need not be told.
+    let told = if all.damaged > 0 { &told[..] } else { &told[..4] };
+    tell(ispb, told, output)
 }
 
 /// Archives a time, segment by segment.
@@ -77,6 +80,7 @@ async fn archive(ispb: Ispb, from: u64, to: u64, admin: &Admin) -> Result<Archiv
         all.rows += report.rows;
         all.messages += report.messages;
         all.bytes += report.bytes;
+        all.damaged += report.damaged;
         if report.is_done {
             return Ok(all);
         }

@@ -59,6 +59,8 @@ pub(in crate::http) struct ArchivedBody {
     messages: u64,
     /// Bytes of the segments.
     bytes: u64,
+    /// Rows that cannot be read and are not archived. The audit names the first of them.
+    damaged: u64,
     /// Whether all of it is archived. If not, the same call goes on.
     done: bool,
     /// When the last of those messages came in: Unix milliseconds.
@@ -73,6 +75,7 @@ impl From<ArchiveReport> for ArchivedBody {
             rows: report.rows,
             messages: report.messages,
             bytes: report.bytes,
+            damaged: report.damaged,
             done: report.is_done,
             reached: report.reached.map(Timestamp::as_unix_millis),
         }

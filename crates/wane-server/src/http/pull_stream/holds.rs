@@ -64,6 +64,8 @@ pub(in crate::http) struct HoldBody {
     who: String,
     placed_at: u64,
     rows: u64,
+    /// Those of them that cannot be read. They are held as they are.
+    damaged: u64,
     /// `placing` until all rows that it covers are under it, `releasing` until they are let go.
     state: &'static str,
 }
@@ -78,6 +80,7 @@ impl From<Hold> for HoldBody {
             who: hold.who.as_str().to_owned(),
             placed_at: hold.placed_at,
             rows: hold.rows,
+            damaged: hold.damaged,
             state: match hold.state {
                 HoldState::Placing => "placing",
                 HoldState::Placed => "placed",
@@ -102,6 +105,9 @@ pub(in crate::http) async fn place_hold(
     let times = times(&wanted.from, &wanted.to)?;
     let who = operator(&credential)?;
     let hold = services.pull_stream.hold(ispb, times, &wanted.reason, &who).await?;
+    if let Some(row) = hold.first_damaged {
+        tracing::error!(%ispb, row, rows = hold.damaged, "rows under a hold cannot be read");
+    }
     let body = HeldBody { hold_id: hold.id.to_string(), rows: hold.rows };
     Ok((StatusCode::CREATED, Json(body)))
 }

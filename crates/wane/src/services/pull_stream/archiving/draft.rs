@@ -1,7 +1,8 @@
 //! A draft: the rows of the next segment, as they are read.
 //!
 //! Rows of another time that lie between wanted ones are taken along, as what is archived is a range
-//! of rows; those before and behind are left.
+//! of rows; those before and behind are left. Rows that cannot be read are in no segment: between
+//! wanted ones they are counted.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::services::pull_stream::archive::{ArchiveError, SegmentName};
-use crate::services::pull_stream::log::{MARGIN, Place, SpanRow};
+use crate::services::pull_stream::log::{DamagedRow, MARGIN, Place, SpanRow};
 use crate::services::pull_stream::segment::{MOST_HELD, SegmentWriter};
 use crate::store::Timestamp;
 
@@ -46,6 +47,14 @@ pub(super) enum Fate {
 }
 
 impl Wanted {
+    /// Whether a row that cannot be read is let go if no wanted one follows.
+    pub(super) fn is_due(&self, row: &DamagedRow) -> bool {
+        match self {
+            Self::Of(_) => false,
+            Self::Due(due) => row.expires_at.is_some_and(|end| end <= due.expiring_by),
+        }
+    }
+
     pub(super) fn fate(&mut self, row: &SpanRow) -> Fate {
         let at = row.sealed.at();
         match self {
@@ -65,11 +74,27 @@ impl Wanted {
     }
 }
 
+/// Rows that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Damaged {
+    pub(super) count: u64,
+    pub(super) first: Option<u64>,
+}
+
+impl Damaged {
+    pub(super) fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.first = self.first.or(other.first);
+    }
+}
+
 /// What a draft became.
 #[derive(Debug)]
 pub(super) struct Finished {
     /// The rows that are archived by it.
     pub(super) rows: Range<u64>,
+    /// Those of them that cannot be read.
+    pub(super) damaged: Damaged,
     pub(super) segment: SegmentName,
     pub(super) bytes: Bytes,
     pub(super) messages: u64,
@@ -78,7 +103,7 @@ pub(super) struct Finished {
 impl Finished {
     /// How many of the rows are gone.
     pub(super) fn gone(&self) -> u64 {
-        self.rows.end - self.rows.start - self.segment.count
+        self.rows.end - self.rows.start - self.segment.count - self.damaged.count
     }
 }
 
@@ -94,13 +119,28 @@ pub(super) struct Draft {
     /// Rows of another time after those in it.
     held: Vec<SpanRow>,
     held_bytes: usize,
+    damaged: Damaged,
+    /// Damaged rows after those in it.
+    doubtful: Damaged,
+    /// Whether one of these has yet to live.
+    is_early: bool,
 }
 
 impl Draft {
     /// An empty one, from a row on, that is full once its rows have so many bytes.
     pub(super) fn new(place: Place<'_>, start: u64, most_bytes: usize) -> Self {
         let writer = SegmentWriter::new(place, most_bytes);
-        Self { start, end: start, writer, messages: 0, held: Vec::new(), held_bytes: 0 }
+        Self {
+            start,
+            end: start,
+            writer,
+            messages: 0,
+            held: Vec::new(),
+            held_bytes: 0,
+            damaged: Damaged::default(),
+            doubtful: Damaged::default(),
+            is_early: false,
+        }
     }
 
     pub(super) fn take(&mut self, row: &SpanRow) -> Result<(), ArchiveError> {
@@ -108,7 +148,26 @@ impl Draft {
             self.push(&held)?;
         }
         self.held_bytes = 0;
+        self.damaged.add(std::mem::take(&mut self.doubtful));
         self.push(row)
+    }
+
+    /// Notes a row that cannot be read, which counts once a wanted one follows, or it is due.
+    pub(super) fn note_damaged(&mut self, row: &DamagedRow, is_due: bool) {
+        self.doubtful.add(Damaged { count: 1, first: Some(row.row) });
+        self.is_early |= !is_due;
+    }
+
+    /// All rows so far that cannot be read.
+    pub(super) fn all_damaged(&self) -> Damaged {
+        let mut all = self.damaged;
+        all.add(self.doubtful);
+        all
+    }
+
+    /// Whether a row that cannot be read may yet be followed by wanted ones.
+    pub(super) fn is_early(&self) -> bool {
+        self.is_early
     }
 
     fn push(&mut self, row: &SpanRow) -> Result<(), ArchiveError> {
@@ -122,6 +181,7 @@ impl Draft {
     pub(super) fn pass(&mut self, row: SpanRow) -> Result<(), ArchiveError> {
         if self.writer.is_empty() {
             self.start = row.row + 1;
+            (self.doubtful, self.is_early) = (Damaged::default(), false);
             return Ok(());
         }
         self.held_bytes += row.record.value.len();
@@ -138,10 +198,12 @@ impl Draft {
 
     /// The segment, if there is a row. Up to `end`, what was not seen is gone, if that is known.
     pub(super) fn finish(self, end: Option<u64>) -> Result<Option<Finished>, ArchiveError> {
-        let end = end.filter(|_| self.held.is_empty()).unwrap_or(self.end);
-        let (rows, messages) = (self.start..end.max(self.end), self.messages);
+        let is_clear = self.held.is_empty() && self.doubtful.count == 0;
+        let end = end.filter(|_| is_clear).unwrap_or(self.end);
+        let (rows, messages, damaged) =
+            (self.start..end.max(self.end), self.messages, self.damaged);
         let finished = self.writer.finish()?;
-        Ok(finished.map(|(segment, bytes)| Finished { rows, segment, bytes, messages }))
+        Ok(finished.map(|(segment, bytes)| Finished { rows, damaged, segment, bytes, messages }))
     }
 }
 

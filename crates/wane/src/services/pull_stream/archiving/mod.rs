@@ -5,7 +5,8 @@
 //! archived; so that a node that ends in between leaves a plan, and the next one carries it out.
 //!
 //! Nothing is deleted here: rows go with their retention, which is fixed when they come in. Those
-//! that went before they were archived are counted and told of.
+//! that went before they were archived are counted and told of. So are those that cannot be read:
+//! what lies behind them is archived, and they stay in the log for as long as they live.
 //!
 //! Invariants:
 //! - Rows are read below an end of the log that was known before: what is not there had expired.
@@ -18,12 +19,12 @@ mod progress;
 use std::ops::Range;
 use std::time::Duration;
 
-use self::draft::{Draft, Due, Fate, Finished, Wanted, time_for};
+use self::draft::{Damaged, Draft, Due, Fate, Finished, Wanted, time_for};
 use self::progress::{Known, Plan};
 use super::archive::Archive;
-use super::audit::{Action, Verdict};
+use super::audit::{Action, AuditEntry, Verdict};
 use super::core::Core;
-use super::log::{Place, Span, SpanRow, log_end};
+use super::log::{Found, Place, Span, log_end};
 use super::reader::Client;
 use super::segment;
 use super::{ArchiveError, Ispb, PullStream, PullStreamError};
@@ -57,10 +58,21 @@ pub struct ArchiveReport {
     pub bytes: u64,
     /// Rows that had expired before they could be archived.
     pub gone: u64,
+    /// Rows that cannot be read, and so are in no segment.
+    pub damaged: u64,
+    /// The first of these.
+    pub first_damaged: Option<u64>,
     /// When the last row came in that was archived.
     pub reached: Option<Timestamp>,
     /// Whether nothing is left of what was to be archived: ask again where not.
     pub is_done: bool,
+}
+
+impl ArchiveReport {
+    fn note_damaged(&mut self, damaged: Damaged) {
+        self.damaged += damaged.count;
+        self.first_damaged = self.first_damaged.or(damaged.first);
+    }
 }
 
 /// How far the archive of an institution is.
@@ -70,6 +82,8 @@ pub struct ArchiveStatus {
     pub rows: u64,
     /// Rows that had expired before they were archived, since there has been an archive.
     pub gone: u64,
+    /// Rows that could not be read, and are not archived.
+    pub damaged: u64,
     /// When the oldest row came in that is not archived.
     pub oldest: Option<Timestamp>,
     /// For how long that one has been due; zero where none is.
@@ -100,6 +114,7 @@ impl<S: Store> PullStream<S> {
         entry.reason = Some(format!("messages from {from} to {to}"));
         let remarked = self.remark(ispb, entry).await;
         let report = done?;
+        self.tell_unread(ispb, &report, who).await;
         remarked.map_err(|error| unaudited(&error))?;
         Ok(report)
     }
@@ -144,14 +159,25 @@ impl<S: Store> PullStream<S> {
         let wanted = Wanted::Due(self.due(ispb).await?);
         let archiving = Archiving { core, archive, place, wanted, from: 0, end };
         let report = archiving.run(most_segments).await?;
+        let who = Client::new("archiver")?;
+        self.tell_unread(ispb, &report, &who).await;
         if report.segments > 0 {
-            let who = Client::new("archiver")?;
             let mut entry = self.entry(Action::Archive, Verdict::Done, &who, None);
             entry.messages = report.messages;
             entry.reason = Some("their end is near".into());
             self.remark(ispb, entry).await.map_err(|error| unaudited(&error))?;
         }
         Ok(report)
+    }
+
+    /// Tells the audit of rows that are not archived as they cannot be read.
+    async fn tell_unread(&self, ispb: Ispb, report: &ArchiveReport, who: &Client) {
+        let Some(first) = report.first_damaged else { return };
+        let entry = self.entry(Action::Archive, Verdict::Damaged, who, None);
+        let count = report.damaged;
+        let about =
+            format!("{count} rows cannot be read and are not archived, the first is {first}");
+        self.remark_or_count(ispb, AuditEntry { reason: Some(about), ..entry }).await;
     }
 
     /// How far the archive of an institution is. Changes nothing.
@@ -166,7 +192,7 @@ impl<S: Store> PullStream<S> {
                 let Some(rows) = span.page(&core.store, place, PageLimit::new(1)?).await? else {
                     break;
                 };
-                oldest = rows.first().map(|row| row.sealed.at());
+                oldest = rows.iter().find_map(Found::readable).map(|row| row.sealed.at());
                 if oldest.is_some() {
                     break;
                 }
@@ -174,7 +200,8 @@ impl<S: Store> PullStream<S> {
         }
         let due = self.due(ispb).await?;
         let lag = oldest.map_or(Duration::ZERO, |at| at.until(due.before));
-        Ok(ArchiveStatus { rows: progress.rows(), gone: progress.gone, oldest, lag })
+        let (rows, gone, damaged) = (progress.rows(), progress.gone, progress.damaged);
+        Ok(ArchiveStatus { rows, gone, damaged, oldest, lag })
     }
 
     /// What is due now.
@@ -213,6 +240,15 @@ async fn finish(draft: Draft, end: Option<u64>) -> Result<Option<Finished>, Arch
     segment::aside(move || draft.finish(end)).await
 }
 
+async fn drafted(
+    draft: Draft,
+    end: Option<u64>,
+    is_last: bool,
+) -> Result<Drafted, PullStreamError> {
+    let (damaged, is_early) = (draft.all_damaged(), draft.is_early());
+    Ok(Drafted { finished: finish(draft, end).await?, is_last, damaged, is_early })
+}
+
 /// One run over the log of an institution.
 struct Archiving<'a, S> {
     core: &'a Core<S>,
@@ -225,12 +261,23 @@ struct Archiving<'a, S> {
     end: u64,
 }
 
-/// What was found next.
-enum Found {
+/// What comes next.
+enum Next {
     Rows(Finished),
-    /// Nothing is left of these rows.
-    Gone(Range<u64>),
+    /// Nothing is left of these rows, but for some that cannot be read.
+    Gone(Range<u64>, Damaged),
     Nothing,
+}
+
+/// What came of a gap.
+struct Drafted {
+    finished: Option<Finished>,
+    /// Whether nothing more is wanted after it.
+    is_last: bool,
+    /// Rows that cannot be read, where nothing else was wanted.
+    damaged: Damaged,
+    /// Whether they are left for later.
+    is_early: bool,
 }
 
 impl<S: Store> Archiving<'_, S> {
@@ -244,8 +291,8 @@ impl<S: Store> Archiving<'_, S> {
             } else {
                 // Before there was an archive, rows went without one.
                 let gone_of = |rows: u64| if known.is_new() { 0 } else { rows };
-                match self.look(&known).await? {
-                    Found::Rows(finished) => {
+                match self.look(&known, &mut report).await? {
+                    Next::Rows(finished) => {
                         let (gone, end) = (gone_of(finished.gone()), finished.segment.rows.end);
                         let is_done = self.write(known, finished, gone, &mut report).await?;
                         if is_done {
@@ -253,11 +300,11 @@ impl<S: Store> Archiving<'_, S> {
                         }
                         is_done
                     }
-                    Found::Gone(rows) => {
-                        let gone = gone_of(rows.end - rows.start);
-                        self.let_go(known, &rows, gone, &mut report).await?
+                    Next::Gone(rows, damaged) => {
+                        let gone = gone_of(rows.end - rows.start - damaged.count);
+                        self.let_go(known, &rows, (gone, damaged), &mut report).await?
                     }
-                    Found::Nothing => {
+                    Next::Nothing => {
                         report.is_done = true;
                         return Ok(report);
                     }
@@ -272,45 +319,58 @@ impl<S: Store> Archiving<'_, S> {
     }
 
     /// The next rows that are wanted and not archived.
-    async fn look(&mut self, known: &Known) -> Result<Found, PullStreamError> {
+    async fn look(
+        &mut self,
+        known: &Known,
+        report: &mut ArchiveReport,
+    ) -> Result<Next, PullStreamError> {
         while let Some(gap) = known.progress.gap(self.from, self.end) {
-            let (finished, is_last) = self.draft(gap.clone()).await?;
-            if let Some(finished) = finished {
-                return Ok(Found::Rows(finished));
+            let drafted = self.draft(gap.clone()).await?;
+            if let Some(finished) = drafted.finished {
+                return Ok(Next::Rows(finished));
             }
-            if is_last {
-                return Ok(Found::Nothing);
+            if drafted.is_last {
+                return Ok(Next::Nothing);
             }
-            if matches!(self.wanted, Wanted::Due(_)) {
-                return Ok(Found::Gone(gap));
+            match self.wanted {
+                Wanted::Due(_) if !drafted.is_early => {
+                    return Ok(Next::Gone(gap, drafted.damaged));
+                }
+                Wanted::Due(_) => {}
+                // Nothing is counted for good here, and whoever asked is told.
+                Wanted::Of(_) => report.note_damaged(drafted.damaged),
             }
             self.from = gap.end;
         }
-        Ok(Found::Nothing)
+        Ok(Next::Nothing)
     }
 
-    /// A segment of the first wanted rows of a gap, and whether nothing more is wanted after them.
-    async fn draft(
-        &mut self,
-        gap: Range<u64>,
-    ) -> Result<(Option<Finished>, bool), PullStreamError> {
+    /// A segment of the first wanted rows of a gap.
+    async fn draft(&mut self, gap: Range<u64>) -> Result<Drafted, PullStreamError> {
         let mut draft = self.empty(gap.start);
         let mut span = Span::whole(gap.clone());
         while let Some(rows) = self.page(&mut span).await? {
-            for row in rows {
+            for found in rows {
+                let row = match found {
+                    Found::Row(row) => row,
+                    Found::Damaged(row) => {
+                        draft.note_damaged(&row, self.wanted.is_due(&row));
+                        continue;
+                    }
+                };
                 match self.wanted.fate(&row) {
                     Fate::Take => draft.take(&row)?,
                     Fate::Pass => draft.pass(row)?,
-                    Fate::Stop => return Ok((finish(draft, None).await?, true)),
+                    Fate::Stop => return drafted(draft, None, true).await,
                 }
                 // Compressing a row takes up to some milliseconds, in which others wait.
                 tokio::task::yield_now().await;
                 if draft.is_full() {
-                    return Ok((finish(draft, None).await?, false));
+                    return drafted(draft, None, false).await;
                 }
             }
         }
-        Ok((finish(draft, Some(gap.end)).await?, false))
+        drafted(draft, Some(gap.end), false).await
     }
 
     fn empty(&self, start: u64) -> Draft {
@@ -318,10 +378,11 @@ impl<S: Store> Archiving<'_, S> {
     }
 
     /// The next page, at the pace of the settings.
-    async fn page(&self, span: &mut Span) -> Result<Option<Vec<SpanRow>>, PullStreamError> {
+    async fn page(&self, span: &mut Span) -> Result<Option<Vec<Found>>, PullStreamError> {
         let (core, limit) = (self.core, PageLimit::new(PAGE_ROWS)?);
         let rows = span.page(&core.store, self.place, limit).await?;
-        let bytes: usize = rows.iter().flatten().map(|row| row.record.value.len()).sum();
+        let readable = rows.iter().flatten().filter_map(Found::readable);
+        let bytes: usize = readable.map(|row| row.record.value.len()).sum();
         core.clock.sleep(time_for(bytes + PAGE_COST, core.settings.archive_rate)).await;
         Ok(rows)
     }
@@ -334,12 +395,11 @@ impl<S: Store> Archiving<'_, S> {
         gone: u64,
         report: &mut ArchiveReport,
     ) -> Result<bool, PullStreamError> {
-        let Finished { rows, segment, .. } = &finished;
         let now = self.core.clock.now().as_unix_millis();
-        let plan = Plan::new(rows, segment, gone, now);
+        let plan = Plan::new(&finished, gone, now);
         let mut planned = known.progress.clone();
         // Refused here where it could not be counted after all.
-        planned.clone().cover(rows)?;
+        planned.clone().cover(&finished.rows)?;
         planned.planned = Some(plan.clone());
         let Some(known) = known.swap(&self.core.store, planned).await? else { return Ok(false) };
         self.put(known, &plan, finished, report).await
@@ -375,29 +435,27 @@ impl<S: Store> Archiving<'_, S> {
         plan: &Plan,
         report: &mut ArchiveReport,
     ) -> Result<bool, PullStreamError> {
-        let mut progress = known.progress.clone();
-        progress.planned = None;
-        progress.cover(&plan.rows())?;
-        progress.gone += plan.gone;
-        let is_counted = known.swap(&self.core.store, progress).await?.is_some();
-        report.gone += if is_counted { plan.gone } else { 0 };
-        Ok(is_counted)
+        self.let_go(known, &plan.rows(), (plan.gone, plan.damaged()), report).await
     }
 
-    /// Counts rows of which nothing is left.
+    /// Counts rows that are archived, gone or damaged.
     async fn let_go(
         &self,
         known: Known,
         rows: &Range<u64>,
-        gone: u64,
+        (gone, damaged): (u64, Damaged),
         report: &mut ArchiveReport,
     ) -> Result<bool, PullStreamError> {
         let mut progress = known.progress.clone();
         progress.planned = None;
         progress.cover(rows)?;
         progress.gone += gone;
+        progress.damaged += damaged.count;
         let is_counted = known.swap(&self.core.store, progress).await?.is_some();
-        report.gone += if is_counted { gone } else { 0 };
+        if is_counted {
+            report.gone += gone;
+            report.note_damaged(damaged);
+        }
         Ok(is_counted)
     }
 
@@ -411,14 +469,19 @@ impl<S: Store> Archiving<'_, S> {
         let mut draft = self.empty(plan.rows().start);
         let mut span = Span::whole(plan.rows());
         while let Some(rows) = self.page(&mut span).await? {
-            for row in rows {
-                draft.take(&row)?;
+            for found in rows {
+                match found {
+                    Found::Row(row) => draft.take(&row)?,
+                    Found::Damaged(row) => draft.note_damaged(&row, true),
+                }
                 tokio::task::yield_now().await;
             }
         }
+        let damaged = draft.all_damaged();
         let finished = finish(draft, Some(plan.rows().end)).await?;
         // Those that have expired since the plan was made, and before.
         let left = finished.as_ref().map_or(0, |finished| finished.segment.count);
+        let left = left + damaged.count.saturating_sub(plan.damaged().count);
         let gone = plan.gone + plan.count().saturating_sub(left);
         match finished {
             Some(finished) if plan.is_of(&finished.segment) => {
@@ -427,7 +490,7 @@ impl<S: Store> Archiving<'_, S> {
             // They are there if the segment was put.
             _ if self.has(plan).await? => self.count(known, plan, report).await,
             Some(finished) => self.write(known, finished, gone, report).await,
-            None => self.let_go(known, &plan.rows(), gone, report).await,
+            None => self.let_go(known, &plan.rows(), (gone, damaged), report).await,
         }
     }
 

@@ -13,6 +13,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
+use super::draft::{Damaged, Finished};
 use crate::services::pull_stream::PullStreamError;
 use crate::services::pull_stream::archive::SegmentName;
 use crate::services::pull_stream::log::Place;
@@ -33,6 +34,9 @@ pub(super) struct Progress {
     /// Rows that had expired before they were archived, since there has been an archive.
     #[serde(default)]
     pub(super) gone: u64,
+    /// Rows that could not be read, and are not archived.
+    #[serde(default)]
+    pub(super) damaged: u64,
     #[serde(flatten)]
     more: Map<String, Json>,
 }
@@ -47,13 +51,23 @@ pub(super) struct Plan {
     segment: String,
     /// Rows of it that are gone.
     pub(super) gone: u64,
+    /// Rows of it that cannot be read, and the first of them.
+    #[serde(default)]
+    damaged: (u64, Option<u64>),
     /// When it was planned: Unix milliseconds.
     pub(super) at: u64,
 }
 
 impl Plan {
-    pub(super) fn new(rows: &Range<u64>, segment: &SegmentName, gone: u64, at: u64) -> Self {
-        Self { rows: (rows.start, rows.end), segment: segment.to_string(), gone, at }
+    pub(super) fn new(finished: &Finished, gone: u64, at: u64) -> Self {
+        let Finished { rows, segment, damaged, .. } = finished;
+        let (rows, segment) = ((rows.start, rows.end), segment.to_string());
+        Self { rows, segment, gone, damaged: (damaged.count, damaged.first), at }
+    }
+
+    /// Rows of it that cannot be read.
+    pub(super) fn damaged(&self) -> Damaged {
+        Damaged { count: self.damaged.0, first: self.damaged.1 }
     }
 
     /// The rows that are archived by it.

@@ -69,6 +69,8 @@ pub enum Verdict {
     Elsewhere,
     /// It was begun and failed.
     Failed,
+    /// It was done, but for rows of the log that cannot be read, or with them as they are.
+    Damaged,
 }
 
 /// An entry of the audit.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::settled;
 use crate::clock::Clock;
-use crate::services::pull_stream::log::Place;
+use crate::services::pull_stream::log::{Found, Place};
 use crate::services::pull_stream::reader::Client;
 use crate::services::pull_stream::{Ispb, PullStreamError};
 use crate::store::{
@@ -112,6 +112,12 @@ pub struct Hold {
     pub placed_at: u64,
     /// Rows of the log that are under it.
     pub rows: u64,
+    /// Those of them that cannot be read. They are kept as they are.
+    #[serde(default)]
+    pub damaged: u64,
+    /// The first of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_damaged: Option<u64>,
     /// How far it is.
     pub state: HoldState,
     /// When it was released.
@@ -119,6 +125,16 @@ pub struct Hold {
     pub(super) released_at: Option<u64>,
     /// The row to go on with.
     pub(super) next_row: u64,
+}
+
+impl Hold {
+    /// Notes which of these rows cannot be read.
+    pub(super) fn note_damaged(&mut self, rows: &[Found]) {
+        for row in rows.iter().filter(|found| found.readable().is_none()).map(Found::row) {
+            self.damaged += 1;
+            self.first_damaged = self.first_damaged.or(Some(row));
+        }
+    }
 }
 
 /// A hold as it stands in the store.

@@ -13,6 +13,9 @@
 //! - **Nothing is half done for good.** The hold's own record is written first and removed last, and
 //!   says how far it is; [`PullStream::keep_holds`] takes up what somebody left.
 //!
+//! A row that cannot be read is held like others, as whoever asked for the hold may have the means to
+//! mend it. The hold counts it, and the audit is told.
+//!
 //! A hold may reach into the future: `keep_holds`, called every few seconds, puts what comes in
 //! under it. Rows that come in with a retention shorter than that may go before.
 //!
@@ -62,6 +65,8 @@ impl<S: Store> PullStream<S> {
             who: who.clone(),
             placed_at: clock.now().as_unix_millis(),
             rows: 0,
+            damaged: 0,
+            first_damaged: None,
             next_row: 0,
             released_at: None,
             state: HoldState::Placing,
@@ -71,7 +76,19 @@ impl<S: Store> PullStream<S> {
             Ok(standing) => placing::place(&self.core, standing).await,
             Err(error) => Err(error),
         };
+        if let Ok(hold) = &placed {
+            self.tell_damaged(hold, 0).await;
+        }
         self.noting_failure(ispb, &asked, placed).await
+    }
+
+    /// Tells the audit of rows under a hold that cannot be read, if there are more than were known.
+    async fn tell_damaged(&self, hold: &Hold, known: u64) {
+        let Some(first) = hold.first_damaged.filter(|_| hold.damaged > known) else { return };
+        let entry = self.entry(Action::Hold, Verdict::Damaged, &hold.who, None);
+        let (id, count) = (&hold.id, hold.damaged);
+        let about = format!("{id}: {count} rows cannot be read and are held, the first is {first}");
+        self.remark_or_count(id.ispb(), AuditEntry { reason: Some(about), ..entry }).await;
     }
 
     async fn check_hold(
@@ -136,7 +153,10 @@ impl<S: Store> PullStream<S> {
     async fn keep_hold(&self, standing: Standing) -> Result<bool, PullStreamError> {
         match standing.hold.state {
             HoldState::Placed => return Ok(false),
-            HoldState::Placing => drop(placing::place(&self.core, standing).await?),
+            HoldState::Placing => {
+                let known = standing.hold.damaged;
+                self.tell_damaged(&placing::place(&self.core, standing).await?, known).await;
+            }
             HoldState::Releasing => placing::release(&self.core, standing).await?,
             HoldState::Released => placing::forget(&self.core, standing).await?,
         }

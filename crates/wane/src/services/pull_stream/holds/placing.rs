@@ -11,7 +11,7 @@ use super::hold::{Hold, HoldState, Standing};
 use super::mark::MarkedRow;
 use crate::services::pull_stream::PullStreamError;
 use crate::services::pull_stream::core::Core;
-use crate::services::pull_stream::log::{MARGIN, Span, log_end};
+use crate::services::pull_stream::log::{Found, MARGIN, Span, log_end};
 use crate::store::{PageLimit, Store, StoreError, Timestamp};
 
 /// Rows that are read at a time, and those that are written at once.
@@ -51,10 +51,13 @@ async fn place_on<S: Store>(
             continue;
         }
         let mut hold = standing.hold.clone();
-        let rows: Vec<u64> = page.iter().map(|row| row.row).collect();
+        let rows: Vec<u64> = page.iter().map(Found::row).collect();
         let held = hold_all(core, &hold, &rows).await;
         hold.rows += *held.as_ref().unwrap_or(&0);
-        hold.next_row = if held.is_ok() { span.next_row().min(end) } else { hold.next_row };
+        if held.is_ok() {
+            hold.next_row = span.next_row().min(end);
+            hold.note_damaged(&page);
+        }
         let changed = standing.clone().changed(&core.store, hold).await;
         if !matches!(changed, Ok(Some(_))) {
             undo(core, &standing, &rows).await?;
@@ -122,7 +125,7 @@ async fn release_on<S: Store>(
         if page.is_empty() {
             continue;
         }
-        let rows: Vec<u64> = page.iter().map(|row| row.row).collect();
+        let rows: Vec<u64> = page.iter().map(Found::row).collect();
         let_all_go(core, &standing.hold, &rows).await?;
         let hold = Hold { next_row: span.next_row().min(end), ..standing.hold.clone() };
         let Some(next) = standing.changed(&core.store, hold).await? else { return Ok(false) };
@@ -149,7 +152,7 @@ pub(super) async fn forget<S: Store>(
     let place = core.place(standing.hold.id.ispb());
     let (mut span, _) = rows_of(core, &standing.hold).await?;
     while let Some(page) = span.page(&core.store, place, PageLimit::new(PAGE)?).await? {
-        let rows: Vec<u64> = page.iter().map(|row| row.row).collect();
+        let rows: Vec<u64> = page.iter().map(Found::row).collect();
         let_all_go(core, &standing.hold, &rows).await?;
     }
     // Changed by another one, it is that one's.

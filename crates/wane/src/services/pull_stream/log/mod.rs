@@ -23,7 +23,7 @@ mod window;
 pub(super) use appending::{Ingest, attend};
 pub(super) use end::log_end;
 pub(super) use row::SealedRow;
-pub(super) use span::{Span, SpanRow};
+pub(super) use span::{DamagedRow, Found, Span, SpanRow};
 pub(super) use tail::{Tail, tail_key};
 pub(super) use times::MARGIN;
 pub(super) use window::{Demand, Window, first_rows, read_rows};

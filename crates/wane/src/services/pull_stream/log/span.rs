@@ -2,6 +2,9 @@
 //!
 //! For holds, archives and replays. Readers of the stream have the `window` instead. Rows that are
 //! gone are passed by; what is appended meanwhile is seen if its time is in the span.
+//!
+//! A row that is there and cannot be read is handed out as such, so that whoever walks goes on behind
+//! it and tells of it. Nobody knows its time: it is of the span unless a row behind it came in before.
 
 use std::ops::Range;
 
@@ -9,6 +12,38 @@ use super::times::{self, MARGIN};
 use super::window::{first_rows, sequence};
 use super::{Place, ROWS_PER_RANGE, SealedRow, range_of_row};
 use crate::store::{ClusteringRange, PageLimit, Record, Store, StoreError, Timestamp};
+
+/// What lies at a place of a span.
+#[derive(Debug, Clone)]
+pub(in super::super) enum Found {
+    Row(SpanRow),
+    Damaged(DamagedRow),
+}
+
+impl Found {
+    /// Its place.
+    pub(in super::super) fn row(&self) -> u64 {
+        match self {
+            Self::Row(found) => found.row,
+            Self::Damaged(damaged) => damaged.row,
+        }
+    }
+
+    /// The row, if it can be read.
+    pub(in super::super) fn readable(&self) -> Option<&SpanRow> {
+        match self {
+            Self::Row(found) => Some(found),
+            Self::Damaged(_) => None,
+        }
+    }
+}
+
+/// A row that is there and cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) struct DamagedRow {
+    pub(in super::super) row: u64,
+    pub(in super::super) expires_at: Option<Timestamp>,
+}
 
 /// A row of a span.
 #[derive(Debug, Clone)]
@@ -28,6 +63,8 @@ pub(in super::super) struct Span {
     next: u64,
     /// The row to end at.
     end: u64,
+    /// Damaged rows that may be of the time, or not: what follows them tells.
+    doubtful: Vec<DamagedRow>,
 }
 
 impl Span {
@@ -40,13 +77,13 @@ impl Span {
     ) -> Result<Self, StoreError> {
         let ranges = end.div_ceil(ROWS_PER_RANGE);
         let first = times::first_range(store, place, times.start, ranges).await?;
-        Ok(Self { times, next: first * ROWS_PER_RANGE, end })
+        Ok(Self { times, next: first * ROWS_PER_RANGE, end, doubtful: Vec::new() })
     }
 
     /// All rows of a range, whenever they came in.
     pub(in super::super) fn whole(rows: Range<u64>) -> Self {
         let ends = [u64::MIN, u64::MAX].map(Timestamp::from_unix_millis);
-        Self { times: ends[0]..ends[1], next: rows.start, end: rows.end }
+        Self { times: ends[0]..ends[1], next: rows.start, end: rows.end, doubtful: Vec::new() }
     }
 
     /// The same from a row on, where that is further.
@@ -55,18 +92,18 @@ impl Span {
         Self { next: self.next.max(row), ..self }
     }
 
-    /// The row to go on with.
+    /// The row to go on with: what lies before it was handed out.
     pub(in super::super) fn next_row(&self) -> u64 {
-        self.next
+        self.doubtful.first().map_or(self.next, |damaged| damaged.row)
     }
 
-    /// The rows of the next page, maybe none of it; `None` at the end.
+    /// What lies on the next page, maybe nothing of the span; `None` at the end.
     pub(in super::super) async fn page<S: Store>(
         &mut self,
         store: &S,
         place: Place<'_>,
         limit: PageLimit,
-    ) -> Result<Option<Vec<SpanRow>>, StoreError> {
+    ) -> Result<Option<Vec<Found>>, StoreError> {
         if self.next >= self.end {
             return Ok(None);
         }
@@ -81,10 +118,17 @@ impl Span {
             if row >= self.end {
                 break;
             }
-            let sealed = SealedRow::read(&found.key, found.record.value.clone())?;
-            is_past |= self.is_past(sealed.at());
-            if self.times.contains(&sealed.at()) {
-                rows.push(SpanRow { row, sealed, record: found.record });
+            let record = found.record;
+            match SealedRow::decoded(record.value.clone().into_bytes()) {
+                Some(sealed) => {
+                    self.settle(sealed.at(), &mut rows);
+                    is_past |= self.is_past(sealed.at());
+                    if self.times.contains(&sealed.at()) {
+                        rows.push(Found::Row(SpanRow { row, sealed, record }));
+                    }
+                }
+                None if is_past => {}
+                None => self.doubtful.push(DamagedRow { row, expires_at: record.expires_at }),
             }
         }
         if is_past {
@@ -92,7 +136,19 @@ impl Span {
         } else if page.rest.is_none() {
             self.next = self.next.max((range + 1) * ROWS_PER_RANGE);
         }
+        // Nothing of all rows is doubtful, and nothing comes that would tell at the end.
+        if self.times.start.as_unix_millis() == u64::MIN || self.next >= self.end {
+            rows.extend(self.doubtful.drain(..).map(Found::Damaged));
+        }
         Ok(Some(rows))
+    }
+
+    /// Hands out damaged rows before one that came in then, unless all of it is before the time.
+    fn settle(&mut self, at: Timestamp, rows: &mut Vec<Found>) {
+        let damaged = self.doubtful.drain(..);
+        if at.until(self.times.start) <= MARGIN {
+            rows.extend(damaged.map(Found::Damaged));
+        }
     }
 
     /// Whether no row after one of this time can be of the span.
@@ -110,7 +166,7 @@ mod tests {
     use crate::clock::ManualClock;
     use crate::services::pull_stream::message::Message;
     use crate::services::pull_stream::resource_id::ResourceId;
-    use crate::store::{Life, MemoryStore, Ttl, Write};
+    use crate::store::{Life, MemoryStore, Ttl, Value, Write};
 
     const START: u64 = 1_800_000_000_000;
 
@@ -148,7 +204,7 @@ mod tests {
         while let Some(page) =
             span.page(store, place(), PageLimit::new(100).unwrap()).await.unwrap()
         {
-            rows.extend(page.into_iter().map(|row| row.row));
+            rows.extend(page.iter().map(Found::row));
         }
         rows
     }
@@ -188,6 +244,40 @@ mod tests {
         clock.advance(Duration::from_secs(2));
         assert_eq!(rows(&store, 700..800, 3_000).await, [777]);
         assert_eq!(rows(&store, 0..2_002, 3_000).await, [777, 2_000, 2_001]);
+    }
+
+    /// Only rows that cannot be of the time are left out: those before it by more than the margin.
+    #[tokio::test]
+    async fn damaged_rows_are_handed_out_as_such_where_they_may_be_of_the_time() {
+        let (store, _clock) = log(600, &[]).await;
+        for row in [3, 200, 255, 256, 300, 301, 599] {
+            let write = Write::new(Value::copy_from_slice(b"?").unwrap(), Life::Permanent);
+            assert!(store.put(&place().row_key(row).unwrap(), write).await.unwrap().is_applied());
+        }
+        let damaged = async |seconds: Range<u64>| {
+            let times = moment(seconds.start)..moment(seconds.end);
+            let mut span = Span::of(&store, place(), times, 600).await.unwrap();
+            let (mut damaged, mut readable) = (Vec::new(), Vec::new());
+            while let Some(page) =
+                span.page(&store, place(), PageLimit::new(7).unwrap()).await.unwrap()
+            {
+                assert!(page.is_sorted_by_key(Found::row));
+                for found in page {
+                    match found {
+                        Found::Row(found) => readable.push(found.row),
+                        Found::Damaged(found) => damaged.push(found.row),
+                    }
+                }
+                let next = span.next_row();
+                assert!(readable.iter().chain(&damaged).all(|row| *row < next), "before {next}");
+            }
+            (damaged, readable)
+        };
+        let (near, readable) = damaged(298..303).await;
+        assert_eq!((near, readable), (vec![255, 256, 300, 301], vec![298, 299, 302]));
+        assert_eq!(damaged(400..410).await, (vec![], (400..410).collect()));
+        assert_eq!(damaged(590..600).await.0, [599]);
+        assert_eq!(damaged(0..600).await.0, [3, 200, 255, 256, 300, 301, 599]);
     }
 
     /// A search that read everything would do.

@@ -3,6 +3,11 @@
 //! The log is read on from where the replay stands. Where a row is missing there, the archive is
 //! asked for it. A row that both have is taken from the log. What neither has is gone, and passed by:
 //! all rows of a replay were there when it was asked for.
+//!
+//! A row of the log that cannot be read is taken from the archive. Where that has it not, the replay
+//! ends before it with [`StoreError::Corrupt`], as the stream does: nothing is left out unseen. What
+//! lies behind it is read by a replay that begins there: by the rows around it, it is of no time from
+//! when the next one came in on.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -11,9 +16,9 @@ use std::sync::Arc;
 use super::restored::Rows;
 use crate::services::pull_stream::PullStreamError;
 use crate::services::pull_stream::core::Core;
-use crate::services::pull_stream::log::{self, MARGIN, Place, SealedRow, Span as TimeSpan};
+use crate::services::pull_stream::log::{self, Found, MARGIN, Place, SealedRow, Span as TimeSpan};
 use crate::services::pull_stream::record::{Position, Span, messages_in};
-use crate::store::{PageLimit, Store, Timestamp};
+use crate::store::{PageLimit, Store, StoreError, Timestamp};
 
 /// The most rows that are read at a time, where rows of another time are passed.
 const MOST_ROWS: usize = 64;
@@ -33,6 +38,8 @@ pub(super) struct Gathered {
     pub(super) rows: Rows,
     /// The message after them.
     pub(super) next: Position,
+    /// Rows that cannot be read and are not archived, and by the rows around them not of the time.
+    pub(super) passed: Vec<u64>,
     most: usize,
 }
 
@@ -76,20 +83,30 @@ impl<S: Store> Sources<'_, S> {
         most: usize,
         rows: usize,
     ) -> Result<Gathered, PullStreamError> {
-        let mut gathered = Gathered { spans: Vec::new(), rows: Vec::new(), next: from, most };
+        let (spans, rows_of, passed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut gathered = Gathered { spans, rows: rows_of, next: from, passed, most };
         let mut ahead = Ahead::default();
         let mut span = TimeSpan::whole(from.row..end);
         let mut limit = rows.clamp(1, MOST_ROWS);
-        // The first row of which it is not known where it is.
-        let mut unknown = from.row;
+        // The first row of which it is not known where it is, and when the one before came in.
+        let (mut unknown, mut before) = (from.row, None);
         while gathered.room() > 0 {
             let page = span.page(&self.core.store, self.place, PageLimit::new(limit)?).await?;
             let Some(page) = page else { break };
             for found in page {
-                self.restore(&mut gathered, &mut ahead, unknown..found.row).await?;
+                let row = found.row();
+                self.restore(&mut gathered, &mut ahead, unknown..row).await?;
                 if gathered.room() == 0 {
                     return Ok(gathered);
                 }
+                unknown = row + 1;
+                let Found::Row(found) = found else {
+                    if self.ends_at(&mut gathered, &mut ahead, row, (before, end)).await? {
+                        return Ok(gathered);
+                    }
+                    continue;
+                };
+                before = Some(found.sealed.at());
                 // No row after such a one is of the time.
                 if self.times.end.until(found.sealed.at()) > MARGIN {
                     return Ok(gathered);
@@ -97,7 +114,6 @@ impl<S: Store> Sources<'_, S> {
                 if self.times.contains(&found.sealed.at()) {
                     gathered.take(found.row, Arc::new(found.sealed));
                 }
-                unknown = found.row + 1;
             }
             let known_to = span.next_row().min(end);
             if gathered.room() > 0 && unknown < known_to {
@@ -107,6 +123,50 @@ impl<S: Store> Sources<'_, S> {
             limit = (limit * 2).min(MOST_ROWS);
         }
         Ok(gathered)
+    }
+
+    /// Takes a row that cannot be read from the archive. True where the replay has to end before it,
+    /// and an error where it has to begin with it.
+    async fn ends_at(
+        &self,
+        gathered: &mut Gathered,
+        ahead: &mut Ahead,
+        row: u64,
+        (before, end): (Option<Timestamp>, u64),
+    ) -> Result<bool, PullStreamError> {
+        self.restore(gathered, ahead, row..row + 1).await?;
+        if gathered.rows.last().is_some_and(|(last, _)| *last == row) {
+            return Ok(false);
+        }
+        let behind = self.readable_behind(row, end).await?;
+        let is_after = before.is_some_and(|before| before >= self.times.end);
+        let is_before = behind.is_some_and(|behind| behind <= self.times.start);
+        if is_after || is_before {
+            let is_near = behind.is_none_or(|at| at.until(self.times.start) <= MARGIN);
+            gathered.passed.extend(is_near.then_some(row));
+            return Ok(false);
+        }
+        if !gathered.spans.is_empty() {
+            return Ok(true);
+        }
+        let further = behind.map_or_else(
+            || "nothing behind it can be read".into(),
+            |at| format!("a replay from {} on reads what is behind it", at.as_unix_millis()),
+        );
+        let reason = format!("row {row} of the log cannot be read and is not archived; {further}");
+        Err(StoreError::Corrupt { key: self.place.row_key(row)?, reason }.into())
+    }
+
+    /// When the next row came in that can be read.
+    async fn readable_behind(&self, row: u64, end: u64) -> Result<Option<Timestamp>, StoreError> {
+        let mut span = TimeSpan::whole(row + 1..end);
+        let limit = PageLimit::new(MOST_ROWS)?;
+        while let Some(page) = span.page(&self.core.store, self.place, limit).await? {
+            if let Some(found) = page.iter().find_map(Found::readable) {
+                return Ok(Some(found.sealed.at()));
+            }
+        }
+        Ok(None)
     }
 
     /// Takes what the archive has of rows that the log has not, as far as there is room.

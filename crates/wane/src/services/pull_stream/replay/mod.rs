@@ -16,6 +16,8 @@
 //! - **Each message once, in order**, under the id and with the bytes that it has in the stream, and
 //!   of what was in the log when the replay was asked for. What retention takes in the meantime is
 //!   left out, unless the archive has it.
+//! - **A row that cannot be read and is not archived is not passed over.** The replay ends before it
+//!   with [`StoreError::Corrupt`]; another one begins behind it.
 //! - **One reader.** Of two calls with one token one goes on, and both get the same answer.
 //! - **A retry gets the same bytes**, or [`PullStreamError::Absent`] where retention has taken them
 //!   since: never others. The reader can go on with the token it was given, if it has it.
@@ -73,6 +75,8 @@ struct Made {
     started: ReplayStarted,
     issued: Option<TokenHash>,
     rows: Range<u64>,
+    /// Rows near it that cannot be read, and are taken for rows of another time.
+    passed: Vec<u64>,
 }
 
 impl<S: Store> PullStream<S> {
@@ -95,9 +99,8 @@ impl<S: Store> PullStream<S> {
         };
         let verdict = made.as_ref().map_or_else(verdict_of, |_| Some(Verdict::Done));
         let Some(verdict) = verdict else { return made.map(|made| made.started) };
-        let rows = made.as_ref().ok().map(|made| &made.rows);
         let entry = AuditEntry {
-            reason: Some(told(reason, &times, rows)),
+            reason: Some(told(reason, &times, &made)),
             issued: made.as_ref().ok().and_then(|made| made.issued),
             ..self.entry(Action::Replay, verdict, who, None)
         };
@@ -133,7 +136,15 @@ impl<S: Store> PullStream<S> {
             }
             Err(error) => {
                 if let Some(verdict) = verdict_of(&error) {
-                    self.remark_or_count(ispb, entry(verdict)).await;
+                    let reason = if let PullStreamError::Store(StoreError::Corrupt {
+                        reason, ..
+                    }) = &error
+                    {
+                        Some(reason.clone())
+                    } else {
+                        None
+                    };
+                    self.remark_or_count(ispb, AuditEntry { reason, ..entry(verdict) }).await;
                 }
                 Err(error)
             }
@@ -149,8 +160,8 @@ impl<S: Store> PullStream<S> {
         let span = TimeSpan::of(&core.store, place, times.clone(), end).await?;
         let from = Position { row: span.next_row(), index: 0 };
         let sources = Sources { core, place, times: times.clone() };
-        let first = sources.gather(from, end, 1, 1).await?;
-        let Some(first) = first.spans.first() else {
+        let Gathered { spans, passed, .. } = sources.gather(from, end, 1, 1).await?;
+        let Some(first) = spans.first() else {
             return Err(PullStreamError::Absent { what: "no message came in in that time" });
         };
         let named = Named { ispb, id: ReplayId::draw(&*core.clock) };
@@ -159,7 +170,7 @@ impl<S: Store> PullStream<S> {
         let (replay, token) = Replay::new(named, times, rows.clone(), life, (&keys, now));
         self.insert(&place.replay_key(&named.id.0)?, &replay).await?;
         let started = ReplayStarted { token, expires_at: replay.expires_at() };
-        Ok(Made { started, issued: replay.issued(), rows })
+        Ok(Made { started, issued: replay.issued(), rows, passed })
     }
 
     /// Writes a record that is not there yet.
@@ -307,12 +318,22 @@ enum Tried {
 }
 
 /// What the audit keeps of a replay that was asked for: why, and of what.
-fn told(reason: &str, times: &Range<Timestamp>, rows: Option<&Range<u64>>) -> String {
+fn told(reason: &str, times: &Range<Timestamp>, made: &Result<Made, PullStreamError>) -> String {
     let short = shortened(reason);
     let (from, to) = (times.start.as_unix_millis(), times.end.as_unix_millis());
-    match rows {
-        Some(Range { start, end }) => format!("{short} [{from} to {to}, rows {start} to {end}]"),
-        None => format!("{short} [{from} to {to}]"),
+    match made {
+        Ok(Made { rows: Range { start, end }, passed, .. }) => match passed.first() {
+            None => format!("{short} [{from} to {to}, rows {start} to {end}]"),
+            Some(row) => format!(
+                "{short} [{from} to {to}, rows {start} to {end}, beside {} that cannot be read, \
+                 the first is {row}]",
+                passed.len()
+            ),
+        },
+        Err(PullStreamError::Store(StoreError::Corrupt { reason, .. })) => {
+            format!("{short} [{from} to {to}: {reason}]")
+        }
+        Err(_) => format!("{short} [{from} to {to}]"),
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod mishaps;
 mod shelf;
+mod unreadable;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
