@@ -10,7 +10,7 @@ use super::keys::KeySource;
 use super::lines::Lines;
 use super::log::{Ingest, Place};
 use super::parking::Parking;
-use super::policy::{Policies, Policy};
+use super::policy::{Policies, Policy, Recorded};
 use super::regions::{self, Owners};
 use super::replay::Restored;
 use super::rounds::Waiting;
@@ -74,6 +74,15 @@ impl<S: Store> Core<S> {
 
     pub(super) fn place(&self, ispb: Ispb) -> Place<'_> {
         Place { region: &self.settings.home, ispb }
+    }
+
+    /// What holds for an institution and what held before, as it stands.
+    pub(super) async fn recorded_policy(&self, ispb: Ispb) -> Result<Recorded, StoreError> {
+        let key = self.place(ispb).state_key("policy")?;
+        match self.store.get(&key).await? {
+            Some(record) => Recorded::read(&key, &record.value),
+            None => Ok(Recorded::new(self.settings.policy())),
+        }
     }
 
     /// What holds for an institution, as of the last second.

@@ -7,11 +7,14 @@ use super::audit::{
     self, Action, AuditCheck, AuditListing, AuditPage, AuditQuery, Chain, Ending, Verdict,
 };
 use super::log::{Demand, Tail, Window, tail_key};
-use super::policy::Policy;
+use super::policy::{Policy, Recorded};
 use super::reader::Client;
 use super::record::{State, messages_in};
 use super::{Ispb, PullStream, PullStreamError};
-use crate::store::{Store, StoreError};
+use crate::store::{Key, Store, StoreError};
+
+/// How often others may change a policy under a call.
+const ATTEMPTS: usize = 16;
 
 /// How far a stream is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +75,8 @@ impl<S: Store> PullStream<S> {
     }
 
     /// Sets what holds for an institution. Other nodes go by it within a second. Messages that are
-    /// in the log already keep the retention that they came in with.
+    /// in the log already keep the retention that they came in with; where it was shorter, they are
+    /// archived before they end, and what is older with them.
     ///
     /// [`StoreError::Unknown`] of `audit` where it holds, and the audit could not be told.
     pub async fn set_policy(
@@ -83,14 +87,36 @@ impl<S: Store> PullStream<S> {
     ) -> Result<(), PullStreamError> {
         let policy = policy.checked()?;
         let key = self.core.place(ispb).state_key("policy")?;
-        // Without a fence nothing refuses it.
-        drop(self.core.store.put(&key, policy.write()?).await?);
+        self.record_policy(&key, policy).await?;
         self.core.policies.note(ispb, policy, self.core.clock.monotonic());
         let remark = self.remark(ispb, self.entry(Action::Policy, Verdict::Done, who, None)).await;
         remark.map_err(|error| {
             let source = format!("the policy holds, and the audit does not tell of it: {error}");
             StoreError::Unknown { backend: "audit", source: source.into() }.into()
         })
+    }
+
+    /// Writes a policy over what stands, of which it keeps what the archive has to know.
+    async fn record_policy(&self, key: &Key, policy: Policy) -> Result<(), PullStreamError> {
+        let store = &self.core.store;
+        for _ in 0..ATTEMPTS {
+            let standing = store.get(key).await?;
+            let held = match &standing {
+                // One that cannot be read is written anew: nothing else would mend it.
+                Some(record) => Recorded::read(key, &record.value).ok(),
+                None => None,
+            };
+            let held = held.unwrap_or_else(|| Recorded::new(self.core.settings.policy()));
+            let write = held.changed(policy, self.core.clock.now()).write()?;
+            let outcome = match standing {
+                Some(record) => store.compare_and_swap(key, &record.value, write).await?,
+                None => store.insert_if_not_exists(key, write).await?,
+            };
+            if outcome.is_applied() {
+                return Ok(());
+            }
+        }
+        Err(PullStreamError::Contended)
     }
 
     /// Entries of the audit from a row on, in order.

@@ -206,7 +206,7 @@ async fn a_policy_is_noted_once_it_holds() {
     let store = Metered::new(setup.store.clone());
     let node = setup.node_over(store.clone(), PullStreamSettings::default());
     let policy = Policy { retention: Ttl::MAX, max_readers: 3 };
-    store.set(Quirk::Fails(Op::Put, Keyspace::PullStreamState));
+    store.set(Quirk::Fails(Op::Insert, Keyspace::PullStreamState));
     assert!(node.set_policy(ispb(), policy, &Client::default()).await.is_err());
     assert_eq!(noted(&node).await, []);
     store.set(Quirk::Fails(Op::Insert, Keyspace::Audit));

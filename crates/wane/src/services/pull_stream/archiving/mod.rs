@@ -206,8 +206,11 @@ impl<S: Store> PullStream<S> {
 
     /// What is due now.
     async fn due(&self, ispb: Ispb) -> Result<Due, StoreError> {
-        let (core, now) = (&self.core, self.core.clock.now().as_unix_millis());
-        let retention = core.policy(ispb).await?.retention.as_millis();
+        let (core, now) = (&self.core, self.core.clock.now());
+        // Rows are archived in their order. So while some live that came in when retention was
+        // shorter, all before them are due by it.
+        let retention = core.recorded_policy(ispb).await?.shortest_retention(now);
+        let now = now.as_unix_millis();
         let ahead = core.settings.archive_before.as_millis() as u64;
         let before = now.saturating_sub(retention).saturating_add(ahead).min(now);
         let with = before.saturating_add(ahead / 2).min(now);

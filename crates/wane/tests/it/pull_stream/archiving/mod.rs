@@ -184,19 +184,61 @@ async fn what_is_due_is_archived_before_it_expires() {
     assert_eq!(ids_of(&read_back(&node, all_times()).await.unwrap()), known[..8]);
 }
 
-/// Where retention was shorter before, rows are near their end sooner than the policy says.
+/// Where the retention of the settings was shorter before, rows are near their end sooner than what
+/// holds says.
 #[tokio::test(start_paused = true)]
-async fn rows_with_a_shorter_life_than_the_policy_are_due_by_their_own_end() {
+async fn rows_with_a_shorter_life_than_what_holds_are_due_by_their_own_end() {
     let (setup, shelf) = (dated(), Shelf::default());
-    let node = setup.node_over(setup.store.clone(), settings(&shelf));
-    for (days, number) in [(4, 0), (300, 1)] {
-        let policy = Policy { retention: Ttl::from_secs(days * DAY).unwrap(), max_readers: 6 };
-        node.set_policy(ispb(), policy, &operator()).await.unwrap();
-        node.ingest(ispb(), batch([number])).await.unwrap();
-    }
+    let node = |days| {
+        let retention = Ttl::from_secs(days * DAY).unwrap();
+        let settings = PullStreamSettings { retention, ..settings(&shelf) };
+        setup.node_over(setup.store.clone(), settings)
+    };
+    node(4).ingest(ispb(), batch([0])).await.unwrap();
+    let node = node(300);
+    node.ingest(ispb(), batch([1])).await.unwrap();
     assert_eq!(node.archive_due(ispb(), ALL).await.unwrap().rows, 0);
     pass(&setup, SECOND * DAY as u32 + SECOND).await;
     assert_eq!(node.archive_due(ispb(), ALL).await.unwrap().rows, 1);
+}
+
+/// What came in between ends before what is older, and the archive goes by the order of the log.
+#[tokio::test(start_paused = true)]
+async fn what_came_in_while_retention_was_shorter_is_archived_before_it_ends() {
+    let (setup, shelf) = (dated(), Shelf::default());
+    let node = setup.node_over(setup.store.clone(), settings(&shelf));
+    let mut known = node.ingest(ispb(), batch([0])).await.unwrap();
+    for (days, number) in [(4, 1), (300, 2)] {
+        let policy = Policy { retention: Ttl::from_secs(days * DAY).unwrap(), max_readers: 6 };
+        node.set_policy(ispb(), policy, &operator()).await.unwrap();
+        known.extend(node.ingest(ispb(), batch([number])).await.unwrap());
+        pass(&setup, SECOND * DAY as u32).await;
+    }
+    let report = node.archive_due(ispb(), ALL).await.unwrap();
+    assert_eq!((report.rows, report.is_done), (3, true), "the short one, and those around it");
+    node.ingest(ispb(), batch([3])).await.unwrap();
+    pass(&setup, SECOND * 4 * DAY as u32).await;
+    assert_eq!(ids_of(&read_back(&node, all_times()).await.unwrap()), known);
+    // The short one is gone, and the longer retention alone counts.
+    let report = node.archive_due(ispb(), ALL).await.unwrap();
+    assert_eq!((report.rows, report.gone, report.is_done), (0, 0, true));
+}
+
+/// A policy is written over what stands: nobody is refused because others write at the same time.
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_is_changed_by_many_at_once_is_one_of_theirs() {
+    let setup = dated();
+    let nodes: Vec<_> = (0..4).map(|_| setup.node()).collect();
+    let who = operator();
+    let changes = nodes.iter().zip(1..).map(|(node, days)| {
+        let policy = Policy { retention: Ttl::from_secs(days * DAY).unwrap(), max_readers: 6 };
+        node.set_policy(ispb(), policy, &who)
+    });
+    for done in futures_util::future::join_all(changes).await {
+        done.unwrap();
+    }
+    let held = setup.node().policy(ispb()).await.unwrap().retention.as_millis() / 1_000;
+    assert!((1..=4).any(|days| held == days * DAY), "{held}");
 }
 
 #[tokio::test(start_paused = true)]
