@@ -423,6 +423,7 @@ impl From<ArchiveError> for Problem {
                 let detail = format!("the segment {segment} is damaged; tell the operator");
                 Self::new(Code::ArchiveDamaged, detail)
             }
+            ArchiveError::Foreign { .. } => Self::new(Code::ArchiveDamaged, error.to_string()),
             ArchiveError::Unavailable { .. } | _ => {
                 Self::new(Code::Unavailable, "the archive does not answer; try again")
             }

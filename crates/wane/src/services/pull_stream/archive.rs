@@ -29,6 +29,14 @@ pub enum ArchiveError {
     /// What it holds is not what was put there.
     #[error("the segment {segment} is damaged: {reason}")]
     Damaged { segment: SegmentName, reason: String },
+
+    /// It holds rows of another log under the names of this one's. An operator must move them away.
+    #[error(
+        "the archive has row {row} of {ispb}, and this log did not archive it: the store was \
+         restored from a backup, or another one archives there; move the segments from that row on \
+         away"
+    )]
+    Foreign { ispb: Ispb, row: u64 },
 }
 
 /// The name of a segment, from which alone is known what is in it.

@@ -1,12 +1,16 @@
 //! What is archived, read back: for replays, and to see that it is all there.
 //!
 //! Segments may overlap where a node was slow while rows expired: the rows of one are then among
-//! those of the other, and are the same.
+//! those of the other, and are the same. Where they are not, or where the log does not know of having
+//! archived them, nothing is handed out: a log that was restored from a backup uses numbers again
+//! that the archive has other rows under.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 
 use super::archive::{Archive, ArchiveError, SegmentName};
+use super::archiving::check_own;
 use super::body::Delivered;
 use super::log::SealedRow;
 use super::{Ispb, PullStream, PullStreamError, segment};
@@ -56,10 +60,18 @@ pub(super) async fn archived_rows(
             if name.rows.start >= end || name.rows.end <= from_row {
                 continue;
             }
-            let found = fetch(archive, name).await?.0;
-            rows.extend(found.into_iter().filter(|(row, sealed)| {
-                (from_row..end).contains(row) && times.contains(&sealed.at())
-            }));
+            for (row, sealed) in fetch(archive, name).await?.0 {
+                if !(from_row..end).contains(&row) || !times.contains(&sealed.at()) {
+                    continue;
+                }
+                match rows.entry(row) {
+                    Entry::Vacant(place) => {
+                        place.insert(sealed);
+                    }
+                    Entry::Occupied(there) if there.get().is_same(&sealed) => {}
+                    Entry::Occupied(_) => return Err(ArchiveError::Foreign { ispb, row }),
+                }
+            }
         }
         if !rows.is_empty() {
             return Ok(rows.into_iter().collect());
@@ -100,6 +112,8 @@ impl<S: Store> PullStream<S> {
     ) -> Result<Vec<ArchivedRow>, PullStreamError> {
         let region = &self.core.settings.home;
         let rows = archived_rows(self.core.archive()?, region, ispb, times, from_row).await?;
+        let numbers = rows.iter().map(|(row, _)| *row);
+        check_own(&self.core.store, self.core.place(ispb), numbers).await?;
         let archived = |(row, sealed): (u64, SealedRow)| {
             let messages = (0..sealed.count()).filter_map(|index| sealed.message(index));
             let messages = messages.map(|(id, bytes)| Delivered { id, bytes }).collect();
@@ -109,7 +123,8 @@ impl<S: Store> PullStream<S> {
     }
 
     /// Reads segments from a row on, up to a number of them, and checks every byte:
-    /// [`ArchiveError::Damaged`] names the first one that is not as it was written.
+    /// [`ArchiveError::Damaged`] names the first one that is not as it was written,
+    /// [`ArchiveError::Foreign`] a row that the log did not archive.
     pub async fn check_archive(
         &self,
         ispb: Ispb,
@@ -128,6 +143,8 @@ impl<S: Store> PullStream<S> {
                 break;
             }
             let (rows, bytes) = fetch(archive, name).await?;
+            let numbers = rows.iter().map(|(row, _)| *row);
+            check_own(&self.core.store, self.core.place(ispb), numbers).await?;
             check.segments += 1;
             check.rows += rows.len() as u64;
             check.bytes += bytes;

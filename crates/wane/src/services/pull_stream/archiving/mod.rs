@@ -12,19 +12,23 @@
 //! - Rows are read below an end of the log that was known before: what is not there had expired.
 //! - Rows that are archived are not copied again.
 //! - What fails leaves the record where it is, and can be asked for again.
+//! - Where the archive is ahead of the record, as after a backup was restored, it holds rows of a log
+//!   that is no more under the numbers of this one: nothing is written beside them, and nothing is
+//!   read from there. [`ArchiveError::Foreign`] names the first one.
 
 mod draft;
 mod progress;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
 use self::draft::{Damaged, Draft, Due, Fate, Finished, Wanted, time_for};
 use self::progress::{Known, Plan};
-use super::archive::Archive;
+use super::archive::{Archive, SegmentName};
 use super::audit::{Action, AuditEntry, Verdict};
 use super::core::Core;
-use super::log::{Found, Place, Span, log_end};
+use super::log::{Found, Place, SealedRow, Span, log_end};
 use super::reader::Client;
 use super::segment;
 use super::{ArchiveError, Ispb, PullStream, PullStreamError};
@@ -230,6 +234,20 @@ fn unaudited(error: &PullStreamError) -> PullStreamError {
     StoreError::Unknown { backend: "audit", source: source.into() }.into()
 }
 
+/// [`ArchiveError::Foreign`] where one of these rows, which were found in the archive before, is not
+/// what the log has archived.
+pub(super) async fn check_own<S: Store>(
+    store: &S,
+    place: Place<'_>,
+    mut rows: impl Iterator<Item = u64>,
+) -> Result<(), PullStreamError> {
+    let progress = Known::read(store, place).await?.progress;
+    match rows.find(|row| !progress.has(*row)) {
+        Some(row) => Err(ArchiveError::Foreign { ispb: place.ispb, row }.into()),
+        None => Ok(()),
+    }
+}
+
 impl<S> Core<S> {
     /// Where rows are archived.
     pub(super) fn archive(&self) -> Result<&dyn Archive, PullStreamError> {
@@ -297,6 +315,7 @@ impl<S: Store> Archiving<'_, S> {
                 match self.look(&known, &mut report).await? {
                     Next::Rows(finished) => {
                         let (gone, end) = (gone_of(finished.gone()), finished.segment.rows.end);
+                        self.check_ahead(&finished.rows, Some(&finished)).await?;
                         let is_done = self.write(known, finished, gone, &mut report).await?;
                         if is_done {
                             self.from = self.from.max(end);
@@ -305,6 +324,7 @@ impl<S: Store> Archiving<'_, S> {
                     }
                     Next::Gone(rows, damaged) => {
                         let gone = gone_of(rows.end - rows.start - damaged.count);
+                        self.check_ahead(&rows, None).await?;
                         self.let_go(known, &rows, (gone, damaged), &mut report).await?
                     }
                     Next::Nothing => {
@@ -388,6 +408,42 @@ impl<S: Store> Archiving<'_, S> {
         let bytes: usize = readable.map(|row| row.record.value.len()).sum();
         core.clock.sleep(time_for(bytes + PAGE_COST, core.settings.archive_rate)).await;
         Ok(rows)
+    }
+
+    /// [`ArchiveError::Foreign`] where the archive has other rows than these in their place. It may
+    /// have the same, of a plan that was carried out otherwise.
+    async fn check_ahead(
+        &self,
+        rows: &Range<u64>,
+        finished: Option<&Finished>,
+    ) -> Result<(), ArchiveError> {
+        let Place { region, ispb } = self.place;
+        let segments = self.archive.list(region, ispb).await?;
+        let is_there =
+            |name: &&SegmentName| name.rows.start < rows.end && rows.start < name.rows.end;
+        for name in segments.iter().filter(is_there) {
+            let is_same = match finished {
+                Some(finished) => self.has_same(name, finished).await?,
+                None => false,
+            };
+            if !is_same {
+                let row = name.rows.start.max(rows.start);
+                return Err(ArchiveError::Foreign { ispb, row });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether rows that both have are the same, and there are some.
+    async fn has_same(&self, name: &SegmentName, ours: &Finished) -> Result<bool, ArchiveError> {
+        let Some(bytes) = self.archive.get(name).await? else { return Ok(true) };
+        let theirs = segment::decode_aside(name, bytes).await?;
+        let ours = segment::decode_aside(&ours.segment, ours.bytes.clone()).await?;
+        let ours: BTreeMap<u64, SealedRow> = ours.into_iter().collect();
+        let mut both = theirs.iter().filter_map(|(row, sealed)| Some((sealed, ours.get(row)?)));
+        let first = both.next();
+        Ok(first.is_some_and(|(theirs, ours)| theirs.is_same(ours))
+            && both.all(|(theirs, ours)| theirs.is_same(ours)))
     }
 
     /// Plans a segment, puts it and counts its rows; false where another node was faster.

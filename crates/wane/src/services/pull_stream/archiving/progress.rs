@@ -125,6 +125,13 @@ impl Progress {
         Ok(())
     }
 
+    /// Whether a row is archived, or is being.
+    pub(super) fn has(&self, row: u64) -> bool {
+        let at = self.archived.partition_point(|(_, end)| *end <= row);
+        let is_archived = self.archived.get(at).is_some_and(|(first, _)| *first <= row);
+        is_archived || self.planned.as_ref().is_some_and(|plan| plan.rows().contains(&row))
+    }
+
     /// The rows that are archived.
     pub(super) fn rows(&self) -> u64 {
         self.archived.iter().map(|(first, end)| end - first).sum()
@@ -197,6 +204,11 @@ mod tests {
         assert_eq!((progress.gap(35, 100), progress.gap(35, 40)), (Some(40..100), None));
         progress.cover(&(5..30)).unwrap();
         assert_eq!((progress.gap(0, 100), progress.rows()), (Some(40..100), 40));
+        progress.cover(&(50..60)).unwrap();
+        for (row, is_archived) in [(0, true), (39, true), (40, false), (49, false), (50, true)] {
+            assert_eq!(progress.has(row), is_archived, "row {row}");
+        }
+        assert!(progress.has(59) && !progress.has(60));
     }
 
     #[test]

@@ -134,6 +134,11 @@ impl SealedRow {
         self.write == *write
     }
 
+    /// Whether both are the same, byte by byte.
+    pub(in super::super) fn is_same(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+
     /// How many messages it has.
     pub(in super::super) fn count(&self) -> u8 {
         // At most ten.

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use super::restored::Rows;
 use crate::services::pull_stream::PullStreamError;
+use crate::services::pull_stream::archiving::check_own;
 use crate::services::pull_stream::core::Core;
 use crate::services::pull_stream::log::{self, Found, MARGIN, Place, SealedRow, Span as TimeSpan};
 use crate::services::pull_stream::record::{Position, Span, messages_in};
@@ -187,14 +188,23 @@ impl<S: Store> Sources<'_, S> {
                 Some(_) => {}
                 None if ahead.is_dry || !ahead.rows.is_empty() => return Ok(()),
                 None => {
-                    let restored = &self.core.restored;
-                    let rows = restored.rows_from(self.place, &self.times, from).await?;
+                    let rows = self.archived_from(from).await?;
                     ahead.is_dry = rows.is_empty();
                     ahead.rows.extend(rows);
                 }
             }
         }
         Ok(())
+    }
+
+    /// The next rows that the archive has of the log, from one on.
+    async fn archived_from(&self, row: u64) -> Result<Rows, PullStreamError> {
+        let rows = self.core.restored.rows_from(self.place, &self.times, row).await?;
+        if !rows.is_empty() {
+            let numbers = rows.iter().map(|(row, _)| *row);
+            check_own(&self.core.store, self.place, numbers).await?;
+        }
+        Ok(rows)
     }
 
     /// The rows of messages that were delivered before; those that are gone are missing.
@@ -204,7 +214,7 @@ impl<S: Store> Sources<'_, S> {
         let mut rows = log::read_rows(&self.core.store, self.place, &wanted).await?;
         wanted.retain(|row| rows.iter().all(|(known, _)| known != row));
         while let Some(missing) = wanted.first().copied() {
-            let found = self.core.restored.rows_from(self.place, &self.times, missing).await?;
+            let found = self.archived_from(missing).await?;
             // Without an answer there is none of them, and no row follows.
             wanted.retain(|row| found.last().is_some_and(|(last, _)| row > last));
             rows.extend(found);

@@ -100,6 +100,11 @@ impl World {
         let wanted: Vec<u64> = archived.iter().copied().collect();
         let found = read_rows(&store, place(), &wanted).await.unwrap();
         let found = found.into_iter().map(|(row, sealed)| (row, (*sealed).clone())).collect();
+        // What is archived is known to be.
+        let json = format!(r#"{{"archived":[[0,{}]]}}"#, counts.len());
+        let write = Write::new(Value::new(json).unwrap(), Life::Permanent);
+        let put = store.put(&place().state_key("archive").unwrap(), write).await.unwrap();
+        assert!(put.is_applied());
         let shelf = Arc::new(Shelf { rows: found, at_a_time: 3, ..Shelf::default() });
         let mut core = Core::new(store.clone(), clock.clone(), keys, settings);
         core.restored = Restored::over(shelf.clone());

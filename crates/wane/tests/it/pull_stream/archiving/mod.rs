@@ -2,6 +2,7 @@
 //! and comes back as it was.
 
 mod mishaps;
+mod restored;
 mod shelf;
 mod unreadable;
 

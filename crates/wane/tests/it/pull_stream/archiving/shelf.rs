@@ -58,6 +58,21 @@ impl Shelf {
         self.0.lock().segments[&name.to_string()].clone()
     }
 
+    /// Takes segments away, behind its back.
+    pub(super) fn remove(&self, is_gone: impl Fn(&SegmentName) -> bool) {
+        let is_gone = |name: &str| is_gone(&name.parse().expect("it was a name"));
+        self.0.lock().segments.retain(|name, _| !is_gone(name));
+    }
+
+    /// Puts what another one has beside what it has, behind its back.
+    pub(super) fn take_over(&self, other: &Self) {
+        let others = other.0.lock().segments.clone();
+        for (name, segment) in others {
+            let before = self.0.lock().segments.insert(name.clone(), segment);
+            assert!(before.is_none(), "both have {name}");
+        }
+    }
+
     pub(super) fn rename(&self, from: &SegmentName, to: &SegmentName) {
         let segments = &mut self.0.lock().segments;
         let bytes = segments.remove(&from.to_string()).expect("it is kept");
