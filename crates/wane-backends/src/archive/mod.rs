@@ -10,7 +10,7 @@ use std::fs;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::TryStreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{Error, GetOptions, ObjectStore, PutOptions};
@@ -29,6 +29,8 @@ pub struct ObjectArchive {
     objects: Arc<dyn ObjectStore>,
     /// What all names begin with.
     prefix: Path,
+    /// Whether names are listed in their order: then no more are asked for than are wanted.
+    is_ordered: bool,
 }
 
 impl ObjectArchive {
@@ -59,7 +61,8 @@ impl ObjectArchive {
         fs::create_dir_all(path).map_err(|error| refused(error.into()))?;
         let directory = LocalFileSystem::new_with_prefix(path);
         let directory = directory.map_err(|error| refused(error.into()))?;
-        Ok(Self { objects: Arc::new(directory.with_fsync(true)), prefix: Path::default() })
+        let objects = Arc::new(directory.with_fsync(true));
+        Ok(Self { objects, prefix: Path::default(), is_ordered: false })
     }
 
     fn place(&self, name: &str) -> Result<Path, ArchiveError> {
@@ -111,16 +114,28 @@ impl Archive for ObjectArchive {
         })
     }
 
-    fn list(&self, region: &str, ispb: Ispb) -> ArchiveFuture<'_, Vec<SegmentName>> {
+    fn list(
+        &self,
+        region: &str,
+        ispb: Ispb,
+        from_row: u64,
+        most: usize,
+    ) -> ArchiveFuture<'_, Vec<SegmentName>> {
         let place = self.place(&format!("{region}/{ispb}"));
+        // Before the names of all segments that begin there, which go on behind it.
+        let before = self.place(&format!("{region}/{ispb}/{from_row:020}"));
         Box::pin(async move {
-            let place = place?;
-            let objects = self.objects.list(Some(&place)).map_err(unavailable);
-            let mut names: Vec<SegmentName> = objects
-                .try_filter_map(|object| std::future::ready(Ok(self.name_of(&object.location))))
-                .try_collect()
-                .await?;
+            let (place, before) = (place?, before?);
+            let objects = self.objects.list_with_offset(Some(&place), &before);
+            let names = objects
+                .map_err(unavailable)
+                .try_filter_map(|object| std::future::ready(Ok(self.name_of(&object.location))));
+            if self.is_ordered {
+                return names.take(most).try_collect().await;
+            }
+            let mut names: Vec<SegmentName> = names.try_collect().await?;
             names.sort_by_key(|name| (name.rows.start, name.rows.end));
+            names.truncate(most);
             Ok(names)
         })
     }

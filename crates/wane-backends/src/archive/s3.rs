@@ -36,5 +36,5 @@ pub(super) fn open(rest: &str, endpoint: Option<&str>) -> Result<ObjectArchive, 
         builder = builder.with_endpoint(endpoint).with_allow_http(endpoint.starts_with("http:"));
     }
     let objects = builder.build().map_err(|error| bad(error.to_string()))?;
-    Ok(ObjectArchive { objects: Arc::new(objects), prefix })
+    Ok(ObjectArchive { objects: Arc::new(objects), prefix, is_ordered: true })
 }

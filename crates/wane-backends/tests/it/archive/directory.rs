@@ -19,7 +19,11 @@ async fn a_directory_keeps_what_it_is_given() {
     let deep = place.path().join("made/as/needed");
     keeps_what_it_is_given(&open(&deep)).await.unwrap();
     let again = open(&deep);
-    assert_eq!(again.list("local", ispb()).await.unwrap().len(), 4, "another process finds it");
+    assert_eq!(
+        again.list("local", ispb(), 0, 100).await.unwrap().len(),
+        4,
+        "another process finds it"
+    );
     let file = deep.join(name(900).to_string());
     assert_eq!(fs::metadata(file).unwrap().len(), 3 << 20, "a segment is a file of its name");
 }
@@ -33,7 +37,7 @@ async fn what_lies_beside_segments_is_passed_by_and_what_is_too_long_is_damage()
     fs::write(directory.join("notes.txt"), "somebody's").unwrap();
     fs::create_dir(directory.join("old")).unwrap();
     fs::write(directory.join("old/file"), "somebody's").unwrap();
-    assert_eq!(archive.list("local", ispb()).await.unwrap(), [name(0)]);
+    assert_eq!(archive.list("local", ispb(), 0, 100).await.unwrap(), [name(0)]);
 
     let file = fs::File::create(directory.join(name(5).to_string().rsplit('/').next().unwrap()));
     file.unwrap().set_len(LONGEST_SEGMENT as u64 + 1).unwrap();
@@ -51,7 +55,7 @@ async fn what_cannot_be_written_is_told_and_leaves_nothing() {
     let told = archive.put(&name(0), Bytes::from_static(b"segment")).await;
     assert!(matches!(told, Err(ArchiveError::Unavailable { .. })), "{told:?}");
     fs::remove_file(place.path().join("archive/local")).unwrap();
-    assert_eq!(archive.list("local", ispb()).await.unwrap(), []);
+    assert_eq!(archive.list("local", ispb(), 0, 100).await.unwrap(), []);
     archive.put(&name(0), Bytes::from_static(b"segment")).await.unwrap();
     assert_eq!(archive.get(&name(0)).await.unwrap().unwrap(), "segment");
 }

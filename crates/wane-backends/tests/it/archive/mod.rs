@@ -26,7 +26,7 @@ fn name(first: u64) -> SegmentName {
 
 /// What every archive does.
 async fn keeps_what_it_is_given(archive: &impl Archive) -> Result<(), ArchiveError> {
-    assert_eq!(archive.list("local", ispb()).await?, []);
+    assert_eq!(archive.list("local", ispb(), 0, 100).await?, []);
     assert_eq!(archive.get(&name(0)).await?, None);
     let bytes = |first: u64| Bytes::from(vec![first as u8; 3 << 20]);
     // By numbers, and not by the digits they begin with.
@@ -34,8 +34,12 @@ async fn keeps_what_it_is_given(archive: &impl Archive) -> Result<(), ArchiveErr
         archive.put(&name(first), bytes(first)).await?;
     }
     archive.put(&name(0), bytes(0)).await?;
-    let listed = archive.list("local", ispb()).await?;
+    let listed = archive.list("local", ispb(), 0, 100).await?;
     assert_eq!(listed, [0, 900, 1_000, 20_000].map(name));
+    assert_eq!(archive.list("local", ispb(), 900, 100).await?, listed[1..]);
+    assert_eq!(archive.list("local", ispb(), 901, 1).await?, listed[2..3]);
+    assert_eq!(archive.list("local", ispb(), 0, 2).await?, listed[..2]);
+    assert_eq!(archive.list("local", ispb(), 20_001, 100).await?, []);
     for segment in &listed {
         assert_eq!(archive.get(segment).await?, Some(bytes(segment.rows.start)), "{segment}");
     }
@@ -47,8 +51,9 @@ async fn keeps_what_it_is_given(archive: &impl Archive) -> Result<(), ArchiveErr
     ];
     for other in &others {
         archive.put(other, Bytes::from_static(b"another's")).await?;
-        assert_eq!(archive.list(&other.region, other.ispb).await?, std::slice::from_ref(other));
+        let theirs = archive.list(&other.region, other.ispb, 0, 100).await?;
+        assert_eq!(theirs, std::slice::from_ref(other));
     }
-    assert_eq!(archive.list("local", ispb()).await?.len(), 4);
+    assert_eq!(archive.list("local", ispb(), 0, 100).await?.len(), 4);
     Ok(())
 }

@@ -61,7 +61,7 @@ async fn in_a_bucket() {
     // What has a prefix is not seen without it, and the reverse.
     let (one, other) = (archive("s3://archive/one"), archive("s3://archive/one-more"));
     one.put(&name(0), Bytes::from_static(b"one's")).await.unwrap();
-    assert_eq!(other.list("local", ispb()).await.unwrap(), []);
+    assert_eq!(other.list("local", ispb(), 0, 100).await.unwrap(), []);
 }
 
 #[test]
@@ -80,6 +80,6 @@ async fn without_a_bucket() {
     let archive = archive("s3://nowhere/prefix");
     let put = archive.put(&name(0), Bytes::from_static(b"segment")).await;
     assert!(matches!(put, Err(ArchiveError::Unavailable { .. })), "{put:?}");
-    let list = archive.list("local", ispb()).await;
+    let list = archive.list("local", ispb(), 0, 100).await;
     assert!(matches!(list, Err(ArchiveError::Unavailable { .. })), "{list:?}");
 }

@@ -181,8 +181,8 @@ pub(in crate::http) async fn list_segments(
     let from_row = from_row.map_err(|_| Problem::invalid("fromRow", "give a whole number"))?;
     let verify = query.get("verify").map_or(Ok(false), str::parse);
     let verify = verify.map_err(|_| Problem::invalid("verify", "give true or false"))?;
-    let mut segments = services.pull_stream.segments(ispb).await?;
-    segments.retain(|name| name.rows.start >= from_row);
+    let most = if verify { CHECKED + LISTED } else { LISTED + 1 };
+    let mut segments = services.pull_stream.segments(ispb, from_row, most).await?;
     if verify {
         let check = services.pull_stream.check_archive(ispb, from_row, CHECKED).await?;
         let (verified, next) = (

@@ -119,8 +119,15 @@ pub trait Archive: fmt::Debug + Send + Sync + 'static {
     /// The bytes of a segment; `None` where there is none.
     fn get(&self, name: &SegmentName) -> ArchiveFuture<'_, Option<Bytes>>;
 
-    /// The segments of an institution, by their first row.
-    fn list(&self, region: &str, ispb: Ispb) -> ArchiveFuture<'_, Vec<SegmentName>>;
+    /// The segments of an institution that begin at a row or behind it, by their first and last rows:
+    /// the first `most` of them.
+    fn list(
+        &self,
+        region: &str,
+        ispb: Ispb,
+        from_row: u64,
+        most: usize,
+    ) -> ArchiveFuture<'_, Vec<SegmentName>>;
 }
 
 #[cfg(test)]

@@ -192,6 +192,11 @@ impl Draft {
         Ok(())
     }
 
+    /// Whether a row can be in it.
+    pub(super) fn reaches(&self, row: &SpanRow) -> bool {
+        self.writer.reaches(row.row)
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.writer.is_full()
     }

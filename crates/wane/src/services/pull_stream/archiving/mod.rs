@@ -26,6 +26,7 @@ use std::time::Duration;
 use self::draft::{Damaged, Draft, Due, Fate, Finished, Wanted, time_for};
 use self::progress::{Known, Plan};
 use super::archive::{Archive, SegmentName};
+use super::archived::Listing;
 use super::audit::{Action, AuditEntry, Verdict};
 use super::core::Core;
 use super::log::{Found, Place, SealedRow, Span, log_end};
@@ -381,6 +382,9 @@ impl<S: Store> Archiving<'_, S> {
                         continue;
                     }
                 };
+                if !draft.reaches(&row) {
+                    return drafted(draft, None, false).await;
+                }
                 match self.wanted.fate(&row) {
                     Fate::Take => draft.take(&row)?,
                     Fate::Pass => draft.pass(row)?,
@@ -417,18 +421,21 @@ impl<S: Store> Archiving<'_, S> {
         rows: &Range<u64>,
         finished: Option<&Finished>,
     ) -> Result<(), ArchiveError> {
-        let Place { region, ispb } = self.place;
-        let segments = self.archive.list(region, ispb).await?;
-        let is_there =
-            |name: &&SegmentName| name.rows.start < rows.end && rows.start < name.rows.end;
-        for name in segments.iter().filter(is_there) {
+        let mut listing = Listing::over(self.archive, self.place, rows.start);
+        while let Some(name) = listing.next().await? {
+            if name.rows.start >= rows.end {
+                break;
+            }
+            if name.rows.end <= rows.start {
+                continue;
+            }
             let is_same = match finished {
-                Some(finished) => self.has_same(name, finished).await?,
+                Some(finished) => self.has_same(&name, finished).await?,
                 None => false,
             };
             if !is_same {
                 let row = name.rows.start.max(rows.start);
-                return Err(ArchiveError::Foreign { ispb, row });
+                return Err(ArchiveError::Foreign { ispb: self.place.ispb, row });
             }
         }
         Ok(())

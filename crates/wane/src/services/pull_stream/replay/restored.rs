@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::services::pull_stream::archived::archived_rows;
+use crate::services::pull_stream::archived::{Flights, archived_rows};
 use crate::services::pull_stream::log::{Place, SealedRow};
 use crate::services::pull_stream::{Archive, ArchiveError, ArchiveFuture, Ispb};
 use crate::store::Timestamp;
@@ -25,7 +25,7 @@ const KEPT_BYTES: usize = 64 << 20;
 const KEPT_ANSWERS: usize = 8;
 
 /// Rows by their sequences.
-pub(super) type Rows = Vec<(u64, Arc<SealedRow>)>;
+pub(in super::super) type Rows = Vec<(u64, Arc<SealedRow>)>;
 
 /// Where rows are found that the log has no more.
 ///
@@ -40,12 +40,15 @@ pub(in super::super) trait ArchivedRows:
         place: Place<'a>,
         times: Range<Timestamp>,
         from_row: u64,
-    ) -> ArchiveFuture<'a, Vec<(u64, SealedRow)>>;
+    ) -> ArchiveFuture<'a, Rows>;
 }
 
 /// An archive, of which the segments are read.
 #[derive(Debug)]
-struct Segments(Arc<dyn Archive>);
+struct Segments {
+    archive: Arc<dyn Archive>,
+    flights: Arc<Flights>,
+}
 
 impl ArchivedRows for Segments {
     fn rows_from<'a>(
@@ -53,8 +56,8 @@ impl ArchivedRows for Segments {
         place: Place<'a>,
         times: Range<Timestamp>,
         from_row: u64,
-    ) -> ArchiveFuture<'a, Vec<(u64, SealedRow)>> {
-        Box::pin(archived_rows(&*self.0, place.region, place.ispb, times, from_row))
+    ) -> ArchiveFuture<'a, Rows> {
+        Box::pin(archived_rows(&*self.archive, &self.flights, place, times, from_row))
     }
 }
 
@@ -62,6 +65,8 @@ impl ArchivedRows for Segments {
 #[derive(Debug, Default)]
 pub(in super::super) struct Restored {
     source: Option<Arc<dyn ArchivedRows>>,
+    /// What is being fetched, for whoever reads the archive.
+    pub(in super::super) flights: Arc<Flights>,
     kept: Mutex<VecDeque<Kept>>,
 }
 
@@ -91,14 +96,18 @@ impl Kept {
 impl Restored {
     /// From the archive, where there is one.
     pub(in super::super) fn of(archive: Option<&Arc<dyn Archive>>) -> Self {
-        let source = archive.map(|archive| Arc::new(Segments(Arc::clone(archive))) as _);
-        Self { source, kept: Mutex::default() }
+        let flights = Arc::<Flights>::default();
+        let segments = |archive: &Arc<dyn Archive>| {
+            let (archive, flights) = (Arc::clone(archive), Arc::clone(&flights));
+            Arc::new(Segments { archive, flights }) as _
+        };
+        Self { source: archive.map(segments), flights, kept: Mutex::default() }
     }
 
     /// From this source.
     #[cfg(test)]
     pub(in super::super) fn over(source: Arc<dyn ArchivedRows>) -> Self {
-        Self { source: Some(source), kept: Mutex::default() }
+        Self { source: Some(source), ..Self::default() }
     }
 
     /// Lets go of what is kept.
@@ -119,8 +128,7 @@ impl Restored {
             return Ok(rows);
         }
         let found = source.rows_from(place, times.clone(), from_row).await?;
-        let found = found.into_iter().filter(|(row, _)| *row >= from_row);
-        let rows: Rows = found.map(|(row, sealed)| (row, Arc::new(sealed))).collect();
+        let rows: Rows = found.into_iter().filter(|(row, _)| *row >= from_row).collect();
         if !rows.is_empty() {
             let (region, ispb) = (place.region.to_owned(), place.ispb);
             self.keep(Kept { region, ispb, rows: rows.clone() });

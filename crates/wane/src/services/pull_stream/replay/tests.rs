@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
-use super::restored::ArchivedRows;
+use super::restored::{ArchivedRows, Rows};
 use super::*;
 use crate::clock::{Clock, ManualClock};
 use crate::services::pull_stream::archive::{ArchiveError, ArchiveFuture, SegmentName};
 use crate::services::pull_stream::body::Delivered;
 use crate::services::pull_stream::keys::{StaticKeys, TokenKey, TokenKeys};
-use crate::services::pull_stream::log::{Place, SealedRow, read_rows};
+use crate::services::pull_stream::log::{Place, read_rows};
 use crate::services::pull_stream::message::{Batch, Message};
 use crate::services::pull_stream::reader::Form;
 use crate::services::pull_stream::{Chain, Core, PullStreamSettings};
@@ -23,7 +23,7 @@ const REGION: &str = "local";
 /// An archive that hands out so many rows at a time.
 #[derive(Debug, Default)]
 struct Shelf {
-    rows: Vec<(u64, SealedRow)>,
+    rows: Rows,
     at_a_time: usize,
     asked: AtomicUsize,
     is_damaged: AtomicBool,
@@ -35,7 +35,7 @@ impl ArchivedRows for Shelf {
         place: Place<'a>,
         times: Range<Timestamp>,
         from_row: u64,
-    ) -> ArchiveFuture<'a, Vec<(u64, SealedRow)>> {
+    ) -> ArchiveFuture<'a, Rows> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         if self.is_damaged.load(Ordering::Relaxed) {
             let (region, ispb, rows) = (REGION.into(), place.ispb, 0..256);
@@ -99,7 +99,6 @@ impl World {
         }
         let wanted: Vec<u64> = archived.iter().copied().collect();
         let found = read_rows(&store, place(), &wanted).await.unwrap();
-        let found = found.into_iter().map(|(row, sealed)| (row, (*sealed).clone())).collect();
         // What is archived is known to be.
         let json = format!(r#"{{"archived":[[0,{}]]}}"#, counts.len());
         let write = Write::new(Value::new(json).unwrap(), Life::Permanent);

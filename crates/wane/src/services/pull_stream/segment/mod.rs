@@ -39,6 +39,10 @@ pub const LONGEST_SEGMENT: usize = 16 << 20;
 /// The most rows.
 const MOST_ROWS: usize = 1 << 16;
 
+/// How far a segment may reach over rows that are gone: a row is looked for in segments that begin so
+/// far before it, and no further.
+pub(super) const LONGEST_REACH: u64 = 2 * MOST_ROWS as u64;
+
 /// Bytes of rows that may wait until one comes after which they are wanted: then all go in at once.
 pub(super) const MOST_HELD: usize = 2 << 20;
 
@@ -109,6 +113,11 @@ impl SegmentWriter {
 
     pub(super) fn is_empty(&self) -> bool {
         self.index.is_empty()
+    }
+
+    /// Whether a row that follows lies near enough.
+    pub(super) fn reaches(&self, row: u64) -> bool {
+        self.index.first().is_none_or(|first| row < first.row + LONGEST_REACH)
     }
 
     pub(super) fn is_full(&self) -> bool {

@@ -30,6 +30,9 @@ struct State {
     segments: BTreeMap<String, Bytes>,
     mishap: Mishap,
     puts: usize,
+    gets: usize,
+    /// How many names each listing had.
+    listed: Vec<usize>,
 }
 
 fn unavailable() -> ArchiveError {
@@ -43,6 +46,16 @@ impl Shelf {
 
     pub(super) fn puts(&self) -> usize {
         self.0.lock().puts
+    }
+
+    /// How often a segment was asked for, since the last time that this was asked.
+    pub(super) fn gets(&self) -> usize {
+        std::mem::take(&mut self.0.lock().gets)
+    }
+
+    /// How many names each listing had, since the last time that this was asked.
+    pub(super) fn listed(&self) -> Vec<usize> {
+        std::mem::take(&mut self.0.lock().listed)
     }
 
     /// Changes what is kept under a name, behind its back.
@@ -110,15 +123,31 @@ impl Archive for Shelf {
 
     fn get(&self, name: &SegmentName) -> ArchiveFuture<'_, Option<Bytes>> {
         let name = name.to_string();
-        Box::pin(async move { Ok(self.0.lock().segments.get(&name).cloned()) })
+        Box::pin(async move {
+            self.0.lock().gets += 1;
+            // Others ask meanwhile.
+            tokio::task::yield_now().await;
+            Ok(self.0.lock().segments.get(&name).cloned())
+        })
     }
 
-    fn list(&self, region: &str, ispb: Ispb) -> ArchiveFuture<'_, Vec<SegmentName>> {
+    fn list(
+        &self,
+        region: &str,
+        ispb: Ispb,
+        from_row: u64,
+        most: usize,
+    ) -> ArchiveFuture<'_, Vec<SegmentName>> {
         let prefix = format!("{region}/{ispb}/");
         Box::pin(async move {
-            let state = self.0.lock();
-            let names = state.segments.keys().filter(|name| name.starts_with(&prefix));
-            Ok(names.map(|name| name.parse().expect("it was a name")).collect())
+            let mut state = self.0.lock();
+            let from = format!("{prefix}{from_row:020}");
+            let names = state.segments.range(from..).map(|(name, _)| name);
+            let names = names.take_while(|name| name.starts_with(&prefix)).take(most);
+            let names: Vec<SegmentName> =
+                names.map(|name| name.parse().expect("it was a name")).collect();
+            state.listed.push(names.len());
+            Ok(names)
         })
     }
 }
