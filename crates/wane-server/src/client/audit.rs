@@ -9,10 +9,10 @@ use wane::services::pull_stream::Ispb;
 use super::app_ttl::escaped;
 use super::{Admin, ClientError};
 
-/// How long a check may take: it reads everything.
-const CHECK: Duration = Duration::from_secs(3_600);
+/// How long a part of a check may take.
+const CHECK: Duration = Duration::from_secs(300);
 
-/// Entries of a page, the most that there may be.
+/// Entries of a page, and rows of a part of a check: the most that there may be.
 const PAGE: usize = 1_000;
 
 /// Times in Unix milliseconds, the second one excluded; without them everything.
@@ -47,6 +47,7 @@ pub struct VerifiedChain {
 #[derive(Deserialize)]
 struct VerifiedForm {
     chains: Vec<VerifiedChain>,
+    next: Option<String>,
 }
 
 impl Admin {
@@ -69,10 +70,18 @@ impl Admin {
         self.read(&path).await?.read()
     }
 
-    /// Checks the audit of an institution to its end. A row that is not as it was written is a
+    /// Checks the audit of an institution to its end, part by part. A row that is not as it was written is a
     /// [`ClientError::Problem`] with the code `audit_broken`, which names it.
     pub async fn verify_audit(&self, ispb: Ispb) -> Result<Vec<VerifiedChain>, ClientError> {
-        let answer = self.read_within(CHECK, &format!("/audit/verify?ispb={ispb}")).await?;
-        answer.read_as(|form: VerifiedForm| Ok(form.chains))
+        let first = format!("/audit/verify?ispb={ispb}&limit={PAGE}");
+        let mut path = first.clone();
+        loop {
+            let answer = self.read_within(CHECK, &path).await?;
+            let VerifiedForm { chains, next } = answer.read_as(Ok)?;
+            match next {
+                Some(next) => path = format!("{first}&after={}", escaped(&next)),
+                None => return Ok(chains),
+            }
+        }
     }
 }

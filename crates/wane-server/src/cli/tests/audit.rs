@@ -19,7 +19,7 @@ async fn an_audit_that_is_whole_is_counted() {
     let (player, desk) = stage().await;
     player.json(200, WHOLE);
     assert_eq!(desk.asks("audit verify --ispb 00000208").await, Exit::Done);
-    assert_eq!(player.heard().line, "GET /api/v1/admin/audit/verify?ispb=00000208");
+    assert_eq!(player.heard().line, "GET /api/v1/admin/audit/verify?ispb=00000208&limit=1000");
     let table = "CHAIN        ROWS  ENTRIES\ntransitions  12    40\nremarks      3     3\n";
     assert_eq!(desk.out.text(), table);
 
@@ -29,6 +29,27 @@ async fn an_audit_that_is_whole_is_counted() {
     let told: Value = serde_json::from_str(&desk.out.text()).unwrap();
     assert_eq!(told["ispb"], "00000208");
     assert_eq!(told["chains"][0], json!({ "chain": "transitions", "rows": 12, "entries": 40 }));
+}
+
+/// However long the audit is, no call reads all of it.
+#[tokio::test]
+async fn an_audit_is_checked_part_by_part() {
+    let (player, desk) = stage().await;
+    player
+        .json(200, r#"{"chains":[{"chain":"transitions","rows":1000,"entries":1}],"next":"x y"}"#);
+    player.json(200, WHOLE);
+    assert_eq!(desk.asks("audit verify --ispb 00000208").await, Exit::Done);
+    let asked = "GET /api/v1/admin/audit/verify?ispb=00000208&limit=1000";
+    let lines: Vec<_> = player.all_heard().into_iter().map(|heard| heard.line).collect();
+    assert_eq!(lines, [asked.to_owned(), format!("{asked}&after=x%20y")]);
+    let printed = desk.out.text();
+    assert!(printed.contains("transitions  12    40"), "what the last part tells: {printed}");
+    // Broken off in the middle, it is not whole.
+    let (player, desk) = stage().await;
+    player.json(200, r#"{"chains":[],"next":"more"}"#);
+    player.problem(503, "unavailable");
+    assert_eq!(desk.asks("audit verify --ispb 00000208").await, Exit::Failed);
+    assert_eq!(desk.out.text(), "");
 }
 
 #[tokio::test]

@@ -116,6 +116,8 @@ pub(in crate::http) async fn list_audit(
 #[derive(Debug, Serialize, ToSchema)]
 pub(in crate::http) struct VerifiedBody {
     chains: Vec<VerifiedChainBody>,
+    /// To be given as `after` to go on; null where all of it was read.
+    next: Option<String>,
 }
 
 /// A chain that is whole.
@@ -132,21 +134,27 @@ struct VerifiedChainBody {
 
 /// Checks that nothing of the audit of an institution was changed, moved, taken out or cut off.
 ///
-/// Reads all of it.
+/// Reads all of it, or about as many rows as `limit` says: the same call with `after` goes on then.
 #[utoipa::path(get, path = "/api/v1/admin/audit/verify", tag = "admin",
-    params(("ispb" = String, Query, pattern = "^[0-9]{8}$")),
-    responses((status = 200, description = "it is whole", body = VerifiedBody), OfSystem, Auditing))]
+    params(("ispb" = String, Query, pattern = "^[0-9]{8}$"),
+        ("after" = Option<String>, Query, nullable = false, description = "`next` of the answer before"),
+        ("limit" = Option<usize>, Query, nullable = false, minimum = 1, maximum = 1000)),
+    responses((status = 200, description = "it is whole, as far as it was read", body = VerifiedBody),
+        OfSystem, Auditing))]
 pub(in crate::http) async fn verify_audit(
     State(services): State<Services>,
     uri: Uri,
 ) -> Result<Json<VerifiedBody>, Problem> {
-    let ispb = institution(&Parameters::of(&uri, &["ispb"])?)?;
-    let mut chains = Vec::new();
-    for chain in Chain::ALL {
-        let AuditCheck { rows, entries } = services.pull_stream.verify_audit(ispb, chain).await?;
-        chains.push(VerifiedChainBody { chain, rows, entries });
-    }
-    Ok(Json(VerifiedBody { chains }))
+    let given = Parameters::of(&uri, &["ispb", "after", "limit"])?;
+    let (ispb, after) = (institution(&given)?, given.get("after"));
+    let most_rows = match given.get("limit") {
+        Some(_) => given.page_limit()?.rows() as u64,
+        None => u64::MAX,
+    };
+    let checked = services.pull_stream.verify_audit_on(ispb, after, most_rows).await?;
+    let chain = |(chain, AuditCheck { rows, entries })| VerifiedChainBody { chain, rows, entries };
+    let chains = checked.chains.into_iter().map(chain).collect();
+    Ok(Json(VerifiedBody { chains, next: checked.next }))
 }
 
 fn institution(given: &Parameters) -> Result<Ispb, Problem> {

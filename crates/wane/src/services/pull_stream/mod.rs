@@ -97,8 +97,8 @@ pub use archive::{Archive, ArchiveError, ArchiveFuture, NoSegmentName, SegmentNa
 pub use archived::{ArchiveCheck, ArchivedRow};
 pub use archiving::{ArchiveReport, ArchiveStatus};
 pub use audit::{
-    Action, AuditCheck, AuditEntry, AuditListing, AuditPage, AuditQuery, Chain, ListedEntry,
-    MAX_LISTED, Verdict,
+    Action, AuditCheck, AuditChecked, AuditEntry, AuditListing, AuditPage, AuditQuery, Chain,
+    ListedEntry, MAX_LISTED, Verdict,
 };
 pub use body::{Body, Delivered, Delivery, Gzip, XML};
 pub use holds::{Hold, HoldId, HoldState};

@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::audit::{
-    self, Action, AuditCheck, AuditListing, AuditPage, AuditQuery, Chain, Ending, Verdict,
+    self, Action, AuditCheck, AuditChecked, AuditListing, AuditPage, AuditQuery, Chain, Ending,
+    Reached, Rest, Verdict,
 };
 use super::log::{Demand, Tail, Window, tail_key};
 use super::policy::{Policy, Recorded};
@@ -152,8 +153,41 @@ impl<S: Store> PullStream<S> {
         ispb: Ispb,
         chain: Chain,
     ) -> Result<AuditCheck, PullStreamError> {
-        let ending = self.ending(ispb, chain).await?;
-        audit::verify(&self.core.store, self.core.place(ispb), chain, ending).await
+        let of = (chain, self.ending(ispb, chain).await?);
+        let (store, place) = (&self.core.store, self.core.place(ispb));
+        let (reached, _) = audit::verify(store, place, of, Reached::default(), u64::MAX).await?;
+        Ok(reached.check())
+    }
+
+    /// The same for both chains, about so many rows at a time: `after` is what the call before had as
+    /// `next`. [`PullStreamError::Invalid`] where it is not.
+    pub async fn verify_audit_on(
+        &self,
+        ispb: Ispb,
+        after: Option<&str>,
+        most_rows: u64,
+    ) -> Result<AuditChecked, PullStreamError> {
+        let (store, place) = (&self.core.store, self.core.place(ispb));
+        let mut rest = after.map_or_else(|| Ok(Rest::default()), |text| Rest::read(place, text))?;
+        let checked = |rest: &Rest, last: Option<AuditCheck>| {
+            let checks = rest.done.iter().copied().chain(last);
+            Chain::ALL.into_iter().zip(checks).collect()
+        };
+        let mut left = most_rows;
+        for chain in Chain::ALL.into_iter().skip(rest.done.len()) {
+            let of = (chain, self.ending(ispb, chain).await?);
+            let before = rest.reached.check().rows;
+            let (reached, is_end) = audit::verify(store, place, of, rest.reached, left).await?;
+            if !is_end {
+                rest.reached = reached;
+                let chains = checked(&rest, Some(reached.check()));
+                return Ok(AuditChecked { chains, next: Some(rest.write(place)?) });
+            }
+            left = left.saturating_sub(reached.check().rows - before).max(1);
+            rest.done.push(reached.check());
+            rest.reached = Reached::default();
+        }
+        Ok(AuditChecked { chains: checked(&rest, None), next: None })
     }
 
     /// How far a chain is known to reach.

@@ -97,9 +97,32 @@ impl Chained {
         }
     }
 
-    /// The row that the check names.
+    /// The row that the check names, at once and in parts.
     async fn named(&self) -> Result<u64, AuditCheck> {
-        match self.setup.node().verify_audit(ispb(), self.chain).await {
+        let named = self.told_by(self.setup.node().verify_audit(ispb(), self.chain).await);
+        for most_rows in 1..=ROWS as u64 {
+            let checked = self.checked_in_parts(most_rows).await;
+            assert_eq!(self.told_by(checked), named, "{most_rows} rows at a time");
+        }
+        named
+    }
+
+    /// The same, so many rows at a time.
+    async fn checked_in_parts(&self, most_rows: u64) -> Result<AuditCheck, PullStreamError> {
+        let (node, mut after) = (self.setup.node(), None);
+        loop {
+            let checked = node.verify_audit_on(ispb(), after.as_deref(), most_rows).await?;
+            let Some(next) = checked.next else {
+                let ours = checked.chains.into_iter().find(|(chain, _)| *chain == self.chain);
+                return Ok(ours.expect("both chains are told of").1);
+            };
+            assert_ne!(after.as_ref(), Some(&next), "it goes on");
+            after = Some(next);
+        }
+    }
+
+    fn told_by(&self, answer: Result<AuditCheck, PullStreamError>) -> Result<u64, AuditCheck> {
+        match answer {
             Ok(check) => Err(check),
             Err(PullStreamError::BrokenChain { chain, row, reason }) => {
                 assert_eq!(chain, self.chain, "{reason}");
@@ -219,6 +242,32 @@ async fn a_row_that_never_rode_is_found() {
     let forged = chained.text(5).replace("\"verdict\":\"done\"", "\"verdict\":\"gone\"");
     chained.put(5, forged).await;
     assert_eq!(chained.named().await, Ok(5));
+}
+
+/// A call reads about as many rows as it may: what is left is for the next ones.
+#[tokio::test(start_paused = true)]
+async fn a_check_in_parts_goes_on_where_it_was() {
+    let chained = Chained::new(Chain::Remarks).await;
+    let node = chained.setup.node();
+    let first = node.verify_audit_on(ispb(), None, 2).await.unwrap();
+    let empty = (Chain::Transitions, AuditCheck { rows: 0, entries: 0 });
+    let seen = |rows| [empty, (Chain::Remarks, AuditCheck { rows, entries: rows })];
+    assert_eq!(first.chains, seen(2));
+    let next = first.next.unwrap();
+    let second = node.verify_audit_on(ispb(), Some(&next), 3).await.unwrap();
+    assert_eq!(second.chains, seen(5));
+    let last = node.verify_audit_on(ispb(), second.next.as_deref(), 3).await.unwrap();
+    assert_eq!((&last.chains[..], last.next), (&seen(6)[..], None));
+    let other = "00000209".parse().unwrap();
+    let refused = node.verify_audit_on(other, Some(&next), 3).await;
+    assert!(matches!(refused, Err(PullStreamError::Invalid { field: "after", .. })), "{refused:?}");
+
+    // Cut off between two calls, also what was seen before is missed.
+    for row in 1..ROWS {
+        chained.remove(row).await;
+    }
+    let cut = node.verify_audit_on(ispb(), Some(&next), 3).await;
+    assert!(matches!(cut, Err(PullStreamError::BrokenChain { .. })), "{cut:?}");
 }
 
 /// The error is what operators see of it.

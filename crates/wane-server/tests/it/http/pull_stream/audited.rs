@@ -159,7 +159,10 @@ fn what_cannot_be_asked_is_refused() {
         assert_eq!((answer.status, answer.code()), (400, "invalid_request".into()), "{query}");
     }
     assert_eq!(look(&streams, &format!("ispb={ISPB}&after={next}")).status, 200, "the control");
-    for query in ["", "?ispb=", "?ispb=1234567", "?ispb=12345678&from=1"] {
+    let wrong = ["from=1", "limit=0", "limit=1001", "after=", "after=nonsense"];
+    let wrong = wrong.map(|query| format!("?ispb={ISPB}&{query}"));
+    let wrong = wrong.iter().map(String::as_str);
+    for query in ["", "?ispb=", "?ispb=1234567"].into_iter().chain(wrong) {
         let path = format!("/api/v1/admin/audit/verify{query}");
         let answer = streams.server.administer("GET", &path, "");
         assert_eq!((answer.status, answer.code()), (400, "invalid_request".into()), "{query}");

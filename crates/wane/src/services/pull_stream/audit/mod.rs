@@ -10,7 +10,7 @@
 //!
 //! Flow: `entry` is an entry, `chain` a row and its hash, `draining` carries entries from the record
 //! to the chain, `remarking` appends the others. `reading` reads rows, `verifying` checks a chain,
-//! `listing` lists the entries of both, and `spot` is where a list goes on.
+//! `listing` lists the entries of both; `spot` is where a list goes on, and `rest` where a check does.
 
 mod chain;
 mod draining;
@@ -18,6 +18,7 @@ mod entry;
 mod listing;
 mod reading;
 mod remarking;
+mod rest;
 mod spot;
 mod verifying;
 
@@ -26,10 +27,11 @@ pub(super) use draining::{Drained, drain};
 pub(super) use listing::list;
 pub(super) use reading::entries;
 pub(super) use remarking::{Remark, attend, hinted_end};
-pub(super) use verifying::{Ending, verify};
+pub(super) use rest::Rest;
+pub(super) use verifying::{Ending, Reached, verify};
 
 pub use chain::Chain;
 pub use entry::{Action, AuditEntry, Verdict};
 pub use listing::{AuditListing, AuditQuery, ListedEntry, MAX_LISTED};
 pub use reading::AuditPage;
-pub use verifying::AuditCheck;
+pub use verifying::{AuditCheck, AuditChecked};

@@ -8,6 +8,8 @@
 //! Not here: a chain that was written anew from a row on, together with what is known of it
 //! elsewhere in the store. Hashes of rows that somebody else keeps tell of that: see `listing`.
 
+use serde::{Deserialize, Serialize};
+
 use super::AuditEntry;
 use super::chain::{Chain, RowHash};
 use super::reading::{Found, MISPLACED, UNREADABLE, broken, rows};
@@ -25,12 +27,37 @@ const CUT_OFF: &str = "it is missing: the chain is cut off here";
 const NEVER_SENT: &str = "it does not hold the entries that were on their way to it";
 
 /// What a check found: the chain is whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditCheck {
     /// How many rows there are.
     pub rows: u64,
     /// How many entries they have.
     pub entries: u64,
+}
+
+/// What a part of a check found: both chains are whole, as far as it came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditChecked {
+    /// The chains that it came to, and how much of each it has seen.
+    pub chains: Vec<(Chain, AuditCheck)>,
+    /// What to go on after; `None` where it has seen all.
+    pub next: Option<String>,
+}
+
+/// How far a check of a chain is: up to there it is whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(in super::super) struct Reached {
+    pub(super) rows: u64,
+    pub(super) entries: u64,
+    /// The hash of the last row.
+    pub(super) prev: RowHash,
+}
+
+impl Reached {
+    /// What was seen.
+    pub(in super::super) fn check(&self) -> AuditCheck {
+        AuditCheck { rows: self.rows, entries: self.entries }
+    }
 }
 
 /// What is known of the end of a chain from elsewhere.
@@ -56,21 +83,32 @@ impl From<Riding> for Ending {
     }
 }
 
-/// Reads a chain from its first row on.
+/// Reads a chain on from where a check is, about so many rows of it, or to its end. How far it is then,
+/// and whether that is the end.
+///
+/// It rests before what is known of the end from elsewhere, and where no row is doubted: how far it is
+/// says all that it needs to go on.
 pub(in super::super) async fn verify<S: Store>(
     store: &S,
     place: Place<'_>,
-    chain: Chain,
-    ending: Ending,
-) -> Result<AuditCheck, PullStreamError> {
-    let mut walk = Walk::new(chain, ending);
+    (chain, ending): (Chain, Ending),
+    from: Reached,
+    most_rows: u64,
+) -> Result<(Reached, bool), PullStreamError> {
+    if from.rows > 0 && from.rows >= ending.rows {
+        return Err(broken(chain, ending.rows, CUT_OFF));
+    }
+    let mut walk = Walk::new(chain, ending, from);
     loop {
         let rows = rows(store, place, chain, walk.check.rows).await?;
         if rows.is_empty() {
-            return walk.end();
+            return walk.end().map(|reached| (reached, true));
         }
         for found in rows {
             walk.step(&found)?;
+            if walk.check.rows - from.rows >= most_rows && walk.may_rest() {
+                return Ok((walk.reached(), false));
+            }
         }
     }
 }
@@ -91,10 +129,17 @@ struct Walk {
 }
 
 impl Walk {
-    fn new(chain: Chain, ending: Ending) -> Self {
-        let check = AuditCheck { rows: 0, entries: 0 };
-        let prev = RowHash::default();
-        Self { chain, ending, check, prev, is_known: true, is_doubted: false, seen: 0 }
+    fn new(chain: Chain, ending: Ending, from: Reached) -> Self {
+        let (check, prev, is_known) = (from.check(), from.prev, from.rows == 0);
+        Self { chain, ending, check, prev, is_known, is_doubted: false, seen: 0 }
+    }
+
+    fn may_rest(&self) -> bool {
+        !self.is_doubted && self.check.rows < self.ending.rows
+    }
+
+    fn reached(&self) -> Reached {
+        Reached { rows: self.check.rows, entries: self.check.entries, prev: self.prev }
     }
 
     fn step(&mut self, found: &Found) -> Result<(), PullStreamError> {
@@ -146,14 +191,14 @@ impl Walk {
         if as_sent { Ok(()) } else { self.broken(at, NEVER_SENT) }
     }
 
-    fn end(self) -> Result<AuditCheck, PullStreamError> {
+    fn end(self) -> Result<Reached, PullStreamError> {
         if self.is_doubted {
             return self.broken(self.check.rows - 2, CHANGED);
         }
         if self.check.rows < self.ending.rows {
             return self.broken(self.check.rows, CUT_OFF);
         }
-        Ok(self.check)
+        Ok(self.reached())
     }
 
     fn broken<T>(&self, row: u64, reason: &str) -> Result<T, PullStreamError> {
