@@ -10,7 +10,8 @@ use wane::services::apps::Credential;
 use wane::services::pull_stream::{ArchiveReport, Ispb, SegmentName};
 use wane::store::Timestamp;
 
-use super::operator::{operator, times};
+use super::asked::{institution, row_in, times};
+use super::operator::operator;
 use crate::http::body::{self, ONE_OPERATION, whole_number};
 use crate::http::described::{Archiving, OfSystem, Reading};
 use crate::http::problem::{Code, Problem};
@@ -176,9 +177,7 @@ pub(in crate::http) async fn list_segments(
     uri: Uri,
 ) -> Result<Json<SegmentsBody>, Problem> {
     let query = Parameters::of(&uri, &["ispb", "fromRow", "verify"])?;
-    let ispb = query.get("ispb").unwrap_or_default().parse::<Ispb>()?;
-    let from_row = query.get("fromRow").map_or(Ok(0), str::parse);
-    let from_row = from_row.map_err(|_| Problem::invalid("fromRow", "give a whole number"))?;
+    let (ispb, from_row) = (institution(&query)?, row_in(&query, "fromRow")?.unwrap_or(0));
     let verify = query.get("verify").map_or(Ok(false), str::parse);
     let verify = verify.map_err(|_| Problem::invalid("verify", "give true or false"))?;
     let most = if verify { CHECKED + LISTED } else { LISTED + 1 };

@@ -6,11 +6,9 @@ use axum::extract::State;
 use axum::http::Uri;
 use serde::Serialize;
 use utoipa::ToSchema;
-use wane::services::pull_stream::{
-    Action, AuditCheck, AuditQuery, Chain, Ispb, ListedEntry, Verdict,
-};
-use wane::store::Timestamp;
+use wane::services::pull_stream::{Action, AuditCheck, AuditQuery, Chain, ListedEntry, Verdict};
 
+use super::asked::{institution, moment_in};
 use crate::http::described::{Auditing, OfSystem};
 use crate::http::problem::Problem;
 use crate::http::query::Parameters;
@@ -102,8 +100,8 @@ pub(in crate::http) async fn list_audit(
 ) -> Result<Json<AuditBody>, Problem> {
     let given = Parameters::of(&uri, &["ispb", "from", "to", "after", "limit"])?;
     let query = AuditQuery {
-        from: instant(&given, "from")?,
-        to: instant(&given, "to")?,
+        from: moment_in(&given, "from")?,
+        to: moment_in(&given, "to")?,
         after: given.get("after").map(ToOwned::to_owned),
         limit: given.page_limit()?.rows(),
     };
@@ -155,18 +153,4 @@ pub(in crate::http) async fn verify_audit(
     let chain = |(chain, AuditCheck { rows, entries })| VerifiedChainBody { chain, rows, entries };
     let chains = checked.chains.into_iter().map(chain).collect();
     Ok(Json(VerifiedBody { chains, next: checked.next }))
-}
-
-fn institution(given: &Parameters) -> Result<Ispb, Problem> {
-    let ispb = given.get("ispb");
-    let ispb = ispb.ok_or_else(|| Problem::invalid("ispb", "say whose audit, by eight digits"))?;
-    Ok(ispb.parse::<Ispb>()?)
-}
-
-fn instant(given: &Parameters, name: &str) -> Result<Option<Timestamp>, Problem> {
-    let Some(text) = given.get(name) else { return Ok(None) };
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-    let millis = text.parse().ok().filter(|_| is_number);
-    let millis = millis.ok_or_else(|| Problem::invalid(name, "give Unix milliseconds, in digits"));
-    millis.map(|millis| Some(Timestamp::from_unix_millis(millis)))
 }

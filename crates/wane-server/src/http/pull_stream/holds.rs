@@ -9,7 +9,8 @@ use utoipa::ToSchema;
 use wane::services::apps::Credential;
 use wane::services::pull_stream::{Hold, HoldId, HoldState, Ispb};
 
-use super::operator::{operator, times};
+use super::asked::{institution, times};
+use super::operator::operator;
 use crate::http::body::{self, ONE_OPERATION};
 use crate::http::described::{OfSystem, Reading};
 use crate::http::path::LastSegment;
@@ -120,8 +121,7 @@ pub(in crate::http) async fn list_holds(
     State(services): State<Services>,
     uri: Uri,
 ) -> Result<Json<HoldsBody>, Problem> {
-    let query = Parameters::of(&uri, &["ispb"])?;
-    let ispb: Ispb = query.get("ispb").unwrap_or_default().parse()?;
+    let ispb = institution(&Parameters::of(&uri, &["ispb"])?)?;
     let holds = services.pull_stream.holds(ispb).await?;
     Ok(Json(HoldsBody { items: holds.into_iter().map(HoldBody::from).collect() }))
 }

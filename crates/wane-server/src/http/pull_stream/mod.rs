@@ -9,6 +9,7 @@
 
 pub(super) mod archives;
 mod arriving;
+mod asked;
 pub(super) mod auditor;
 mod counted;
 mod delivering;

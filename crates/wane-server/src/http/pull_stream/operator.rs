@@ -1,7 +1,5 @@
 //! What operators ask and set: how far a stream is, and the policy of an institution.
 
-use std::ops::Range;
-
 use axum::extract::{Request, State};
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
@@ -9,7 +7,7 @@ use serde_json::Number;
 use utoipa::ToSchema;
 use wane::services::apps::Credential;
 use wane::services::pull_stream::{Client, Ispb, MAX_READERS, Policy};
-use wane::store::{Timestamp, Ttl};
+use wane::store::Ttl;
 
 use crate::http::body::{self, ONE_OPERATION, whole_number};
 use crate::http::described::{OfSystem, Reading};
@@ -130,17 +128,6 @@ pub(in crate::http) async fn set_policy(
 /// Whoever asks, as the audit tells it.
 pub(super) fn operator(credential: &Credential) -> Result<Client, Problem> {
     Ok(Client::new(&format!("key {}", credential.id()))?)
-}
-
-/// Between which moments: both in Unix milliseconds, up to what the description allows.
-pub(super) fn times(from: &Number, to: &Number) -> Result<Range<Timestamp>, Problem> {
-    let moment = |field: &str, number: &Number| {
-        let millis = whole_number(number).filter(|millis| *millis <= i64::MAX as u64);
-        let reason = "give a whole number of Unix milliseconds";
-        let millis = millis.ok_or_else(|| Problem::invalid(field, reason))?;
-        Ok::<_, Problem>(Timestamp::from_unix_millis(millis))
-    };
-    Ok(moment("from", from)?..moment("to", to)?)
 }
 
 fn institution(LastSegment(segment): &LastSegment) -> Result<Ispb, Problem> {

@@ -12,8 +12,9 @@ use utoipa::ToSchema;
 use wane::services::apps::Credential;
 use wane::services::pull_stream::{Ispb, PullStreamError, Reader, Refusal};
 
+use super::asked::times;
 use super::delivering::delivered;
-use super::operator::{operator, times};
+use super::operator::operator;
 use super::{form, refuse_head, token_in};
 use crate::http::body::{self, ONE_OPERATION};
 use crate::http::described::{Choosing, OfInstitution, OfSystem, Pulling, Reading};
