@@ -23,6 +23,7 @@
 //! | `tentative_storage` | a file that is refused stays as it was found |
 //! | `checked_storage` | blocks that rot while the store is open |
 //! | `faulty_storage` | a disk that fails as told, for the proofs |
+//! | `slow_storage` | a disk whose syncs take longer, for benchmarks |
 
 mod acknowledged;
 mod beside;
@@ -37,6 +38,8 @@ mod page_cache;
 mod queue;
 mod reserve;
 mod room;
+#[cfg(feature = "testing")]
+mod slow_storage;
 mod space;
 mod tentative_storage;
 mod values;
@@ -64,6 +67,8 @@ use self::engine::{KeyedChange, ReadError, Walk};
 pub use self::faulty_storage::{Fault, FaultyDisk};
 use self::format::{decode_key, encode_key, partition_prefix};
 use self::queue::Job;
+#[cfg(feature = "testing")]
+pub use self::slow_storage::{SlowDisk, SlowStorage};
 use self::view::{Group, Shared, View};
 use self::writer::Writer;
 use crate::OpenError;
@@ -112,6 +117,16 @@ impl FileStore {
     ) -> Result<Self, OpenError> {
         let disk = disk.clone();
         Self::open_with(directory, clock, move |part, file| disk.under(part, file))
+    }
+
+    /// Opens the store in `directory` on a disk whose syncs take longer.
+    #[cfg(feature = "testing")]
+    pub fn open_on_slow(
+        disk: SlowDisk,
+        directory: &Path,
+        clock: SharedClock,
+    ) -> Result<Self, OpenError> {
+        Self::open_with(directory, clock, move |_, file| Ok(disk.under(file)))
     }
 
     fn open_with<S: StorageBackend>(
