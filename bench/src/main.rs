@@ -34,7 +34,7 @@ const USAGE: &str = "\
 usage: wane-bench NAME [--quick | --soak] [--archive] [--json FILE] [--check] [--dir DIR]
 
   NAME         memory, file, http, backends, coordination, blobs, device, stream, or all
-  --quick      smaller sizes and shorter rounds: a minute or two for each name
+  --quick      smaller sizes and shorter rounds: one to three minutes for each name
   --soak       larger sizes, where a benchmark has them: stream, 10 M messages
   --archive    stream alone: what archiving does to latencies, and nothing else
   --json FILE  write ratios and rows as JSON
@@ -72,8 +72,11 @@ enum Benchmark {
 #[derive(Debug)]
 enum Command {
     Measure(Options),
-    /// Started by the file benchmark itself: write into this store until killed.
-    WriteUntilKilled(PathBuf),
+    /// Started by the file benchmark itself: write so many records into this store, and then more
+    /// until killed.
+    WriteUntilKilled(PathBuf, u64),
+    /// Started by the file benchmark itself: do this work on this store in this directory.
+    Sustain(String, PathBuf, String),
     /// Started by the memory benchmark itself: let a million records of this store expire.
     ExpireInMemory(String),
     /// Started by the HTTP benchmark itself: serve this kind, with data in this directory.
@@ -91,7 +94,8 @@ fn main() -> ExitCode {
     };
     let result = match command {
         Command::Measure(options) => measure(&options),
-        Command::WriteUntilKilled(path) => file::write_until_killed(&path),
+        Command::WriteUntilKilled(path, records) => file::write_until_killed(&path, records),
+        Command::Sustain(store, path, work) => file::sustain(&store, &path, &work),
         Command::ExpireInMemory(name) => memory::expire(&name),
         Command::Serve(kind, data) => http::serve(&kind, &data).map(|()| ExitCode::SUCCESS),
         Command::Help => {
@@ -118,7 +122,12 @@ fn parse(mut parser: lexopt::Parser) -> Result<Command, lexopt::Error> {
             Long("dir") => options.directory = Some(parser.value()?.into()),
             Long("help") | Short('h') => return Ok(Command::Help),
             Value(name) if name == file::WRITE_UNTIL_KILLED => {
-                return Ok(Command::WriteUntilKilled(parser.value()?.into()));
+                let path = parser.value()?.into();
+                return Ok(Command::WriteUntilKilled(path, parser.value()?.parse()?));
+            }
+            Value(name) if name == file::SUSTAIN => {
+                let (store, path) = (parser.value()?.string()?, parser.value()?.into());
+                return Ok(Command::Sustain(store, path, parser.value()?.string()?));
             }
             Value(name) if name == memory::EXPIRE_IN_MEMORY => {
                 return Ok(Command::ExpireInMemory(parser.value()?.string()?));

@@ -149,6 +149,7 @@ pub(crate) struct Calls {
     begin: Instant,
     called: Instant,
     finished: Instant,
+    longest_wait: Duration,
 }
 
 impl Calls {
@@ -158,7 +159,8 @@ impl Calls {
         let times = Histogram::new_with_bounds(100, 60_000_000_000, 2)
             .expect("100 ns to a minute with two digits are legal bounds");
         let (chance, now) = (Chance::seeded(caller as u64), timing::now());
-        Self { trial, chance, times, begin: now, called: now, finished: now }
+        let longest_wait = Duration::ZERO;
+        Self { trial, chance, times, begin: now, called: now, finished: now, longest_wait }
     }
 
     /// The clock starts with the first caller that begins, for all of them.
@@ -183,10 +185,20 @@ impl Calls {
 
     /// The call returned.
     pub(crate) fn done(&mut self, applied: bool) {
-        self.finished = timing::now();
         assert!(applied, "every {} finds what it needs", self.trial.operation.name());
-        let nanos = (self.finished - self.called).as_nanos() as u64;
+        self.answered(timing::now());
+    }
+
+    fn answered(&mut self, at: Instant) {
+        self.longest_wait = self.longest_wait.max(at - self.finished);
+        self.finished = at;
+        let nanos = (at - self.called).as_nanos() as u64;
         self.times.saturating_record(nanos);
+    }
+
+    /// The longest that any caller was without an answer, from the beginning or the last one on.
+    pub(crate) fn longest_wait(all: &[Self]) -> Duration {
+        all.iter().map(|calls| calls.longest_wait).max().unwrap_or_default()
     }
 
     /// How many calls returned.
@@ -210,5 +222,43 @@ impl Calls {
             p99: micros(0.99),
             p999: micros(0.999),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calls(answers: &[u64]) -> Calls {
+        let slice = Duration::from_secs(1);
+        let trial = Trial { operation: Operation::Insert, callers: 2, slice, records: 0 };
+        let mut calls = Calls::new(0, trial);
+        calls.begin(&OnceLock::new());
+        for millis in answers {
+            calls.called = calls.finished;
+            calls.answered(calls.begin + Duration::from_millis(*millis));
+        }
+        calls
+    }
+
+    #[test]
+    fn the_longest_wait_is_that_of_the_caller_that_was_left_alone() {
+        let all = [calls(&[10, 20, 30, 40]), calls(&[5, 35, 40])];
+        assert_eq!(Calls::longest_wait(&all), Duration::from_millis(30));
+        assert_eq!(Calls::longest_wait(&all[..1]), Duration::from_millis(10));
+        assert_eq!(Calls::longest_wait(&[]), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_first_answer_that_comes_late_is_a_wait() {
+        assert_eq!(Calls::longest_wait(&[calls(&[300, 310])]), Duration::from_millis(300));
+    }
+
+    #[test]
+    fn percentiles_are_those_of_all_callers_together() {
+        let brisk: Vec<u64> = (1..=98).collect();
+        let measured = Calls::summary(vec![calls(&brisk), calls(&[50, 100])]).unwrap();
+        assert!((0.98e3..1.02e3).contains(&measured.p50), "{measured:?}");
+        assert!((49e3..51e3).contains(&measured.p999), "{measured:?}");
     }
 }

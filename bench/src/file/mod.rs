@@ -3,26 +3,43 @@
 //!
 //! All contestants live in one directory, hold the same records, and take turns round after round;
 //! the median round counts. Writes of every contestant are on disk before they are counted.
+//!
+//! | file | what |
+//! |---|---|
+//! | `contest`, `tasks` | what contestants can do; their callers, as threads and as tasks |
+//! | `peers` | the contestants |
+//! | `pairs` | wane and the peer that shares syncs: leases, young rows, large values, a slow disk |
+//! | `sustained` | the same two for a minute: rates, stalls, memory |
+//! | `sweep` | expiry on disk |
+//! | `growth`, `opening` | larger stores; the time to open them, also after a kill |
 
 mod contest;
 mod growth;
 mod opening;
+mod pairs;
 mod peers;
+mod sustained;
 mod sweep;
+mod tasks;
 
 use std::path::Path;
 use std::time::Duration;
 
 use self::contest::{Blocking, Contestant, Operation, Trial};
-use self::peers::{Bbolt, FjallOptimistic, FjallPersist, Lmdb, Redb, WaneFile};
+use self::peers::{Bbolt, FjallOptimistic, FjallPersist, Lmdb, Redb, RedbGroup, WaneFile};
 use crate::measured::Measured;
 use crate::plot::{Chart, Scale};
 use crate::report::{Report, Row};
 use crate::{BoxError, Options, timing};
 
 pub(crate) use self::opening::{WRITE_UNTIL_KILLED, write_until_killed};
+pub(crate) use self::sustained::{SUSTAIN, sustain};
 
-const NAMES: [&str; 6] = ["wane", "redb", "fjall persist", "fjall optimistic", "lmdb", Bbolt::NAME];
+/// The peer that shares its syncs between callers, as wane does.
+const GROUP: &str = "redb group";
+
+const NAMES: [&str; 7] =
+    ["wane", GROUP, "redb", "fjall persist", "fjall optimistic", "lmdb", Bbolt::NAME];
 
 /// Operations and how many callers each is tried with. Two readers are one for each core.
 const CELLS: [(Operation, &[usize]); 4] = [
@@ -50,10 +67,14 @@ pub(crate) fn run(options: &Options) -> Result<Report, BoxError> {
     options.write_plot("file-size", &sweep::size_chart(&report, options.quick));
     timing::stage("file: sweep");
     sweep::run(scratch.path(), options.quick, &mut report)?;
+    pairs::run(scratch.path(), options.quick, &mut report)?;
+    sustained::run(scratch.path(), options.quick, &mut report)?;
     growth::run(scratch.path(), bbolt.as_deref(), options, &mut report)?;
+    opening::after_a_long_log(scratch.path(), &mut report)?;
     report.note(
-        "file: every write synced before it is counted; wane is called by tasks on two threads, \
-         stores that block by a thread for each caller, bbolt by goroutines on two threads.",
+        "file: every write synced before it is counted; wane and redb group are called by tasks on \
+         two threads, stores that block by a thread for each caller, bbolt by goroutines on two \
+         threads. redb group is one redb transaction for all who wait.",
     );
     Ok(report)
 }
@@ -70,6 +91,7 @@ fn contestants(
     let mut contestants: Vec<Box<dyn Contestant>> = vec![
         // It makes its directory itself.
         Box::new(WaneFile::open(&directory.join("wane"))?),
+        Box::new(RedbGroup::open(&place(GROUP)?)?),
         Box::new(Blocking::new("redb", Redb::create(&place("redb")?)?)),
         Box::new(Blocking::new("fjall persist", FjallPersist::create(&place("fjall persist")?)?)),
         Box::new(Blocking::new(
@@ -160,13 +182,21 @@ fn bars(report: &mut Report) {
         (Operation::Insert, 1, "redb", 0.8),
         (Operation::Renew, 128, Bbolt::NAME, 8.0),
         (Operation::Get, 2, Bbolt::NAME, 1.5),
+        (Operation::Insert, 1, GROUP, 2.0),
+        (Operation::Insert, 16, GROUP, 3.0),
+        (Operation::Insert, 128, GROUP, 5.0),
+        (Operation::Insert, 128, Bbolt::NAME, 40.0),
     ];
     for (operation, callers, peer, at_least) in bars {
-        let setting = setting(operation, callers);
-        let rate = |name: &str| report.find(name, &setting, "ops/s");
-        let pair = (rate("wane"), rate(peer));
-        report.bar(format!("file {setting}: wane / {peer}"), pair, at_least);
+        rate_bar(report, &setting(operation, callers), peer, at_least);
     }
+}
+
+/// The rate of wane has to be so many times that of the peer.
+fn rate_bar(report: &mut Report, setting: &str, peer: &str, at_least: f64) {
+    let rate = |name: &str| report.find(name, setting, "ops/s");
+    let pair = (rate("wane"), rate(peer));
+    report.bar(format!("file {setting}: wane / {peer}"), pair, at_least);
 }
 
 fn chart(report: &Report) -> Chart {

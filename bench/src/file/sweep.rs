@@ -9,6 +9,7 @@ use wane::store::{Life, Ttl};
 
 use super::contest::{Contestant, Operation, Trial};
 use super::peers::WaneFile;
+use super::tasks::plain;
 use super::{NAMES, records};
 use crate::plot::{Chart, Scale};
 use crate::report::{Report, Row};
@@ -85,7 +86,7 @@ fn load_and_leave(store: &WaneFile, records: u64, window: Duration) -> Result<In
     let mut allowance = Duration::from_millis(records / 50);
     loop {
         let deadline = timing::now() + allowance + window;
-        store.load_with(0..records, || Life::For(life_until(deadline)))?;
+        store.load_with(0..records, || plain(Life::For(life_until(deadline))))?;
         if deadline.saturating_duration_since(timing::now()) >= window {
             return Ok(deadline);
         }
@@ -138,7 +139,7 @@ fn life_until(deadline: Instant) -> Ttl {
 }
 
 /// Bytes that the files below `directory` occupy on disk, holes left out.
-fn bytes_in(directory: &Path) -> std::io::Result<u64> {
+pub(super) fn bytes_in(directory: &Path) -> std::io::Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;

@@ -6,12 +6,14 @@
 
 mod bbolt;
 mod fjall;
+mod group;
 mod lmdb;
 mod redb;
 mod wane;
 
 pub(crate) use self::bbolt::Bbolt;
 pub(crate) use self::fjall::{FjallOptimistic, FjallPersist};
+pub(crate) use self::group::RedbGroup;
 pub(crate) use self::lmdb::Lmdb;
 pub(crate) use self::redb::Redb;
 pub(crate) use self::wane::WaneFile;
