@@ -109,7 +109,15 @@ impl std::fmt::Display for Damaged {
 
 impl std::error::Error for Damaged {}
 
-/// What a caller is told.
+/// What a caller is told of a record that cannot be read.
+pub(super) fn corrupt(stored_key: &[u8], damaged: Damaged) -> StoreError {
+    match decode_key(stored_key) {
+        Ok(key) => StoreError::Corrupt { key, reason: damaged.to_string() },
+        Err(damaged) => failed(damaged),
+    }
+}
+
+/// What a caller is told of anything else.
 pub(super) fn failed(source: impl Into<BoxError>) -> StoreError {
     StoreError::Unknown { backend: "redb group", source: source.into() }
 }

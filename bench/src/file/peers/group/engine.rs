@@ -4,6 +4,7 @@
 //! of `state`. The expiry index is lazy: a renewal leaves the entry of the first write alone, and
 //! when that falls due, the sweep files the record anew.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,9 +13,9 @@ use ::redb::{
     Database, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend, Table,
     TableDefinition, WriteTransaction,
 };
-use ::wane::store::{Current, Outcome, Record, Step, Timestamp};
+use ::wane::store::{Current, Outcome, Record, Step, StoreError, Timestamp};
 
-use super::bytes::{Entry, decode_due, encode_due};
+use super::bytes::{Entry, corrupt, decode_due, encode_due, failed};
 use super::queue::KeyedChange;
 use super::values::{Gathered, LARGE, ValuesFile};
 use crate::BoxError;
@@ -262,30 +263,72 @@ pub(super) struct Snapshot {
 
 impl Snapshot {
     /// The record stored under `key`, expired or not.
-    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Record>, BoxError> {
-        let found = self.records.get(key)?;
-        found.map(|bytes| self.record(key, bytes.value())).transpose()
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Record>, ReadError> {
+        shielded(|| {
+            let found = self.records.get(key)?;
+            found.map(|bytes| self.record(key, bytes.value())).transpose()
+        })
     }
 
     /// Hands the records from `start` on to `visit`, in key order, until it returns `false`.
     pub(super) fn walk(
         &self,
         start: &[u8],
-        mut visit: impl FnMut(&[u8], Record) -> Result<bool, BoxError>,
-    ) -> Result<(), BoxError> {
-        for row in self.records.range::<&[u8]>(start..)? {
-            let (key, bytes) = row?;
-            let record = self.record(key.value(), bytes.value())?;
-            if !visit(key.value(), record)? {
-                break;
+        mut visit: impl FnMut(&[u8], Record) -> Result<bool, ReadError>,
+    ) -> Result<(), ReadError> {
+        shielded(|| {
+            for row in self.records.range::<&[u8]>(start..)? {
+                let (key, bytes) = row?;
+                let record = self.record(key.value(), bytes.value())?;
+                if !visit(key.value(), record)? {
+                    break;
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
-    fn record(&self, key: &[u8], bytes: &[u8]) -> Result<Record, BoxError> {
-        let Entry { record, place, .. } = Entry::decode(key, bytes)?;
+    fn record(&self, key: &[u8], bytes: &[u8]) -> Result<Record, ReadError> {
+        let Entry { record, place, .. } =
+            Entry::decode(key, bytes).map_err(|damaged| corrupt(key, damaged))?;
         let Some(place) = place else { return Ok(record) };
-        Ok(Record { value: self.values.read(key, place)?, ..record })
+        let value = self.values.read(key, place).map_err(ReadError::Engine)?;
+        Ok(Record { value, ..record })
     }
+}
+
+/// Why a snapshot could not be read.
+#[derive(Debug)]
+pub(super) enum ReadError {
+    /// One record is unreadable.
+    Record(StoreError),
+    /// The file is.
+    Engine(BoxError),
+}
+
+impl From<StoreError> for ReadError {
+    fn from(error: StoreError) -> Self {
+        Self::Record(error)
+    }
+}
+
+impl From<::redb::StorageError> for ReadError {
+    fn from(error: ::redb::StorageError) -> Self {
+        Self::Engine(error.into())
+    }
+}
+
+impl From<ReadError> for StoreError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Record(error) => error,
+            ReadError::Engine(error) => failed(error),
+        }
+    }
+}
+
+/// Runs a read. redb can panic on a page that rotted after it was verified.
+fn shielded<T>(read: impl FnOnce() -> Result<T, ReadError>) -> Result<T, ReadError> {
+    catch_unwind(AssertUnwindSafe(read))
+        .unwrap_or_else(|_| Err(ReadError::Engine("a page of the file is damaged".into())))
 }

@@ -30,15 +30,17 @@ use std::thread::JoinHandle;
 use ::redb::StorageBackend;
 use ::redb::backends::FileBackend;
 use ::wane::clock::{SharedClock, SystemClock};
-use ::wane::store::{Change, Key, PageFill, PageLimit, Partition, StoreError, Write};
+use ::wane::store::{
+    Change, ClusteringRange, Key, PageFill, PageLimit, Partition, Row, StoreError, Write,
+};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use wane_backends::file::SlowDisk;
 
 use self::bytes::{decode_key, encode_key, partition_prefix};
-use self::engine::Engine;
+use self::engine::{Engine, ReadError};
 use self::queue::{Answers, Job, KeyedChange};
-use self::view::{Flight, Shared};
+use self::view::{Flight, Shared, View};
 use self::writer::{Writer, stopped};
 use crate::BoxError;
 use crate::file::tasks::{TaskStore, Tasks};
@@ -139,9 +141,9 @@ impl TaskStore for GroupStore {
     async fn get(&self, key: &Key) -> Result<bool, StoreError> {
         let stored = encode_key(key);
         let concerns = |group: &Flight| group.touches(&stored);
-        let shared = &self.inner.shared;
-        let found = shared.read(concerns, |snapshot, now| {
-            Ok(snapshot.get(&stored)?.filter(|record| record.is_live(now)))
+        let found = self.inner.shared.read(concerns, |view| match view.snapshot.get(&stored)? {
+            Some(record) => Ok(view.live(record)),
+            None => Ok(None),
         });
         Ok(std::hint::black_box(found.await?).is_some())
     }
@@ -153,23 +155,36 @@ impl TaskStore for GroupStore {
         limit: PageLimit,
     ) -> Result<usize, StoreError> {
         let prefix = partition_prefix(partition.as_bytes());
-        let start = [&prefix, start].concat();
-        let concerns = |group: &Flight| group.touches_from(&prefix, &start);
-        let page = self.inner.shared.read(concerns, |snapshot, now| {
-            let mut fill = PageFill::new(limit);
-            snapshot.walk(&start, |stored, record| {
-                if fill.is_full() || !stored.starts_with(&prefix) {
-                    return Ok(false);
-                }
-                if record.is_live(now) {
-                    fill.push(decode_key(stored)?, record);
-                }
-                Ok(true)
-            })?;
-            Ok(fill.into_rows())
-        });
+        let range = ClusteringRange::ALL.starting_at(start.to_vec());
+        let concerns = |group: &Flight| {
+            let mut clusterings = group.keys().filter_map(|key| key.strip_prefix(&*prefix));
+            clusterings.any(|clustering| range.contains(clustering))
+        };
+        let page = self.inner.shared.read(concerns, |view| page(view, &prefix, &range, limit));
         Ok(std::hint::black_box(page.await?).len())
     }
+}
+
+fn page(
+    view: &View,
+    prefix: &[u8],
+    range: &ClusteringRange,
+    limit: PageLimit,
+) -> Result<Vec<Row>, ReadError> {
+    let start = [prefix, range.start()].concat();
+    let mut fill = PageFill::new(limit);
+    view.snapshot.walk(&start, |stored, record| {
+        let Some(clustering) = stored.strip_prefix(prefix) else { return Ok(false) };
+        if fill.is_full() || !range.contains(clustering) {
+            return Ok(false);
+        }
+        if let Some(record) = view.live(record) {
+            let key = decode_key(stored).map_err(|damaged| ReadError::Engine(damaged.into()))?;
+            fill.push(key, record);
+        }
+        Ok(true)
+    })?;
+    Ok(fill.into_rows())
 }
 
 #[cfg(test)]
@@ -240,7 +255,7 @@ mod tests {
         let stored = |index| {
             let key = encode_key(&key(index));
             let shared = &opened.store.inner.shared;
-            let read = shared.read(|_| false, |snapshot, _| snapshot.get(&key));
+            let read = shared.read(|_| false, |view| view.snapshot.get(&key));
             opened.runtime.block_on(read).unwrap().is_some()
         };
         assert!(stored(1) && stored(2));

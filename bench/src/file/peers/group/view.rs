@@ -8,14 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ::wane::clock::SharedClock;
-use ::wane::store::{StoreError, Timestamp};
+use ::wane::store::{Record, StoreError, Timestamp};
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 
-use super::bytes::failed;
-use super::engine::Snapshot;
+use super::engine::{ReadError, Snapshot};
 use super::queue::{KeyedChange, Queue};
-use crate::BoxError;
 
 /// What handles and the writer share.
 #[derive(Debug)]
@@ -46,9 +44,9 @@ impl Flight {
         self.keys.contains(key)
     }
 
-    /// Whether the group changes a key with this prefix, from `start` on.
-    pub(super) fn touches_from(&self, prefix: &[u8], start: &[u8]) -> bool {
-        self.keys.iter().any(|key| key.starts_with(prefix) && &**key >= start)
+    /// The keys that the group changes.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys.iter().map(Vec::as_slice)
     }
 
     async fn landing(&self) {
@@ -96,22 +94,37 @@ impl Shared {
     pub(super) async fn read<T>(
         &self,
         concerns: impl Fn(&Flight) -> bool,
-        read: impl Fn(&Snapshot, Timestamp) -> Result<T, BoxError>,
+        read: impl Fn(&View) -> Result<T, ReadError>,
     ) -> Result<T, StoreError> {
         let now = self.clock.now();
         loop {
-            let (snapshot, in_flight) = self.view();
+            let (view, in_flight) = self.view(now);
             if let Some(group) = in_flight.filter(|group| group.decided < now && concerns(group)) {
-                drop(snapshot);
+                drop(view);
                 group.landing().await;
                 continue;
             }
-            return read(&snapshot, now).map_err(failed);
+            return Ok(read(&view)?);
         }
     }
 
-    fn view(&self) -> (Arc<Snapshot>, Option<Arc<Flight>>) {
+    fn view(&self, now: Timestamp) -> (View, Option<Arc<Flight>>) {
         let visible = self.visible.read();
-        (Arc::clone(&visible.snapshot), visible.in_flight.clone())
+        let snapshot = Arc::clone(&visible.snapshot);
+        (View { now, snapshot }, visible.in_flight.clone())
+    }
+}
+
+/// The store at one instant.
+#[derive(Debug)]
+pub(super) struct View {
+    now: Timestamp,
+    pub(super) snapshot: Arc<Snapshot>,
+}
+
+impl View {
+    /// The record, unless it has expired.
+    pub(super) fn live(&self, record: Record) -> Option<Record> {
+        record.is_live(self.now).then_some(record)
     }
 }
