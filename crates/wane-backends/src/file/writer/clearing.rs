@@ -63,7 +63,9 @@ impl Writer {
             return false;
         }
         self.unaccepted = None;
-        self.commit(Vec::new(), chores).is_ok()
+        // One that did not fit may turn out to be in the file, which is then opened anew, and that may
+        // not have fitted: what comes next would be held in memory alone.
+        self.commit(Vec::new(), chores).is_ok() && self.unaccepted.is_none()
     }
 
     /// The same for a small removal, once some of the reserve is given up.
