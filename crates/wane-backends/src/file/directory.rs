@@ -1,9 +1,10 @@
 //! The directory of a file store: how it is created, opened, and shared within a process.
 //!
 //! ```text
-//! DIR/records.redb    the store
+//! DIR/records.redb    the tree
+//! DIR/log/            what was logged and may not have reached it
 //! DIR/values          large values, once there was one
-//! DIR/acknowledged    the last commit that callers were told of
+//! DIR/acknowledged    the last commit of the tree that anything depends on
 //! DIR/reserve         room set aside, once there was a large value
 //! ```
 //!
@@ -12,30 +13,34 @@
 //! Within a process a directory opens once; everyone who opens it shares that store. Between
 //! processes redb's lock on the file decides.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use redb::StorageBackend;
 use redb::backends::FileBackend;
 use wane::clock::Clock;
 use wane::store::{BoxError, Timestamp};
 
 use super::acknowledged::Acknowledged;
 use super::checked_storage::CheckedStorage;
-use super::engine::{Engine, Found};
-use super::format::FORMAT_VERSION;
+use super::checkpoint::OpenFile;
+use super::disk::{Disk, Part};
+use super::engine::{Batch, Chores, Engine, Found};
+use super::format::{FORMAT_VERSION, LOG_FORMAT};
 use super::lent_storage::{Lender, LentStorage, is_lack_of_room};
+use super::log::{Folder, Unread};
+use super::replay::{Replayed, has_segments};
 use super::reserve::Reserve;
+use super::space::Space;
 use super::tentative_storage::TentativeStorage;
 use super::values::ValuesFile;
-use super::writer::OpenFile;
-use super::{Inner, Part, room};
+use super::view::SharedSpace;
+use super::{Inner, room};
 use crate::OpenError;
 
 /// The stores that this process has open, by canonical directory.
@@ -64,6 +69,19 @@ pub(super) struct Opened {
     pub(super) storage: TentativeStorage<LentStorage>,
 }
 
+/// A store whose files were opened and found whole.
+#[derive(Debug)]
+pub(super) struct OpenedStore {
+    pub(super) engine: Engine,
+    pub(super) found: Found,
+    pub(super) file: OpenFile,
+    pub(super) reserve: Reserve,
+    pub(super) replayed: Replayed,
+    /// Places of young large values that are the tree's already.
+    pub(super) handed_over: HashSet<u64>,
+    pub(super) space: SharedSpace,
+}
+
 impl Directory {
     pub(super) fn new(path: &Path) -> Self {
         Self { path: path.to_path_buf() }
@@ -85,6 +103,10 @@ impl Directory {
         self.path.join("acknowledged")
     }
 
+    fn log(&self) -> PathBuf {
+        self.path.join("log")
+    }
+
     /// Whether its disk has room.
     pub(super) fn has_room(&self) -> bool {
         room::look(&self.path)
@@ -102,6 +124,7 @@ impl Directory {
         if self.exists() {
             return Err(OpenError::Exists { path: self.path.clone() });
         }
+        self.make_log()?;
         let draft = self.path.join(draft_name(clock.now()));
         let linked = self.write_draft(&draft, clock);
         // The draft has served its purpose, or none: either way it goes.
@@ -118,6 +141,23 @@ impl Directory {
         }
     }
 
+    /// Makes the folder of the log, where no store is yet. An empty one means nothing.
+    fn make_log(&self) -> Result<(), OpenError> {
+        if has_segments(&self.log()) {
+            return Err(self.without_tree());
+        }
+        match fs::create_dir(self.log()) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            created => created.and_then(|()| sync(&self.path)).map_err(|error| self.io(error)),
+        }
+    }
+
+    fn without_tree(&self) -> OpenError {
+        let reason = "it is missing, and the log beside it is there; put it back, restore a backup \
+                      elsewhere, or move the log away to begin anew without what is in it";
+        OpenError::Damaged { path: self.records(), reason: reason.to_owned() }
+    }
+
     fn write_draft(&self, draft: &Path, clock: &dyn Clock) -> Result<(), BoxError> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).open(draft)?;
@@ -130,7 +170,12 @@ impl Directory {
 
     /// Takes over the closed store of `draft`, which holds none from then on.
     pub(super) fn take_over(&self, draft: &Self) -> Result<(), OpenError> {
+        if has_segments(&draft.log()) {
+            let reason = "the store was not closed; open it and close it before it is placed";
+            return Err(OpenError::Damaged { path: draft.log(), reason: reason.to_owned() });
+        }
         self.take_values_over(draft)?;
+        self.make_log()?;
         // Unlike a rename, a link never replaces what another process has put there meanwhile.
         fs::hard_link(draft.records(), self.records()).map_err(|error| {
             if error.kind() == io::ErrorKind::AlreadyExists {
@@ -146,6 +191,7 @@ impl Directory {
             .and_then(|()| fs::remove_file(draft.records()))
             .and_then(|()| remove_if_there(&draft.values()))
             .and_then(|()| remove_if_there(&draft.reserve()))
+            .and_then(|()| fs::remove_dir_all(draft.log()))
             .and_then(|()| sync(&draft.path))
             .and_then(|()| sync(&self.path))
             .map_err(|error| self.io(error))
@@ -164,30 +210,11 @@ impl Directory {
         }
     }
 
-    /// Opens the store that is here, on what `storage` makes of its files, and checks that it is
-    /// whole.
-    pub(super) fn open<S: StorageBackend>(
-        &self,
-        storage: impl Fn(Part, FileBackend) -> io::Result<S> + Send + Sync + 'static,
-    ) -> Result<(Engine, Found, OpenFile), OpenError> {
-        let path = self.records();
-        let file = OpenOptions::new().read(true).write(true).open(&path).map_err(|error| {
-            if error.kind() == io::ErrorKind::NotFound {
-                return OpenError::Absent { path: self.path.clone() };
-            }
-            self.io(error)
-        })?;
-        // redb would take an empty file for a new store.
-        if file.metadata().map_err(|error| self.io(error))?.len() == 0 {
-            return Err(self.damaged("it is empty"));
-        }
-        let file = FileBackend::new(file).map_err(|error| self.refused(error.into()))?;
-        let records = storage(Part::Records, file).map_err(|error| self.io(error))?;
-        let wrap =
-            move |file| Ok(Box::new(storage(Part::Values, file)?) as Box<dyn StorageBackend>);
-        let values = ValuesFile::open(self.values(), Box::new(wrap));
-        let mut lender = Lender::new(records, values.map_err(|error| self.io(error))?);
-        let opened = self.open_engine(&mut lender, 0)?;
+    /// Opens the store that is here, on what `disk` makes of its files, and checks that it is whole.
+    pub(super) fn open(&self, disk: &Arc<dyn Disk>) -> Result<OpenedStore, OpenError> {
+        let mut lender = self.lender(disk)?;
+        let space: SharedSpace = Arc::new(Mutex::new(Space::beside([])));
+        let opened = self.open_engine(&mut lender, Arc::clone(&space), 0)?;
         let found = opened.found;
         let (mut acknowledged, last) = Acknowledged::open(&self.acknowledged(), found.identity)
             .map_err(|error| self.io(error))?;
@@ -198,12 +225,85 @@ impl Directory {
                 found.commit
             )));
         }
-        let (engine, reserve) = self.accept(opened).map_err(|error| self.io(error))?;
+        let replayed = self.replay(disk, &found, &lender)?;
+        let listed = opened.engine.listed().map_err(|error| self.refused(error))?;
+        let handed_over = replayed.handed_over(&listed);
+        *space.lock() = Space::beside(replayed.in_use(listed));
+        let (mut engine, reserve) = self.accept(opened).map_err(|error| self.io(error))?;
+        let mut commit = found.commit;
+        if found.format < LOG_FORMAT {
+            commit = self.upgrade(&mut engine, found)?;
+        }
         // What is found is shown to callers from here on. It also takes the little room that later
         // numbers need.
-        acknowledged.note(found.commit).map_err(|error| self.io(error))?;
+        acknowledged.note(commit).map_err(|error| self.io(error))?;
         let directory = self.clone();
-        Ok((engine, found, OpenFile { directory, lender, acknowledged, reserve }))
+        let file = OpenFile { directory, lender, acknowledged };
+        Ok(OpenedStore { engine, found, file, reserve, replayed, handed_over, space })
+    }
+
+    /// The files of the store beside its log.
+    fn lender(&self, disk: &Arc<dyn Disk>) -> Result<Lender, OpenError> {
+        let path = self.records();
+        let file = OpenOptions::new().read(true).write(true).open(&path).map_err(|error| {
+            if error.kind() != io::ErrorKind::NotFound {
+                return self.io(error);
+            }
+            if has_segments(&self.log()) {
+                return self.without_tree();
+            }
+            OpenError::Absent { path: self.path.clone() }
+        })?;
+        // redb would take an empty file for a new store.
+        if file.metadata().map_err(|error| self.io(error))?.len() == 0 {
+            return Err(self.damaged("it is empty"));
+        }
+        let file = FileBackend::new(file).map_err(|error| self.refused(error.into()))?;
+        let records = disk.file(Part::Records, file).map_err(|error| self.io(error))?;
+        let values = ValuesFile::open(self.values(), Arc::clone(disk));
+        Ok(Lender::new(records, values.map_err(|error| self.io(error))?))
+    }
+
+    /// Reads back what was logged and has not reached the tree.
+    fn replay(
+        &self,
+        disk: &Arc<dyn Disk>,
+        found: &Found,
+        lender: &Lender,
+    ) -> Result<Replayed, OpenError> {
+        let folder = self.log();
+        if found.format < LOG_FORMAT {
+            self.make_log()?;
+        } else if !folder.is_dir() {
+            let reason = "the log of this store is missing, and with it what had not reached the \
+                          tree; put it back, or restore a backup"
+                .to_owned();
+            return Err(OpenError::Damaged { path: folder, reason });
+        }
+        let shelf = disk.shelf(Folder::new(&folder));
+        let replayed = Replayed::read(&folder, shelf, found).map_err(|error| match error {
+            Unread::Damaged { path, reason } => OpenError::Damaged { path, reason },
+            Unread::Newer { path, found } => OpenError::NewerFormat { path, found, known: 1 },
+            Unread::Io(error) => self.io(error),
+        })?;
+        let has_values = replayed.has_values(&lender.values()).map_err(|error| self.io(error))?;
+        if !has_values {
+            return Err(self.without_value());
+        }
+        Ok(replayed)
+    }
+
+    /// Makes the tree one that has a log in front of it, and returns its commit.
+    fn upgrade(&self, engine: &mut Engine, found: Found) -> Result<u64, OpenError> {
+        let applied = engine.apply(Batch::default(), Chores::default(), found.time);
+        let applied = applied.map_err(|unapplied| self.io(unapplied.reason))?;
+        let (path, before) = (self.path.display(), found.format);
+        tracing::info!(
+            backend = "file",
+            "the store in {path} was upgraded from format {before} to {LOG_FORMAT}, with a log in \
+             front of the tree; earlier versions cannot open it any more"
+        );
+        Ok(applied.commit)
     }
 
     /// Accepts what was opened. On a full disk that may take what is set aside, which is then
@@ -231,13 +331,14 @@ impl Directory {
     pub(super) fn open_engine(
         &self,
         lender: &mut Lender,
+        space: SharedSpace,
         generation: u64,
     ) -> Result<Opened, OpenError> {
         let (storage, values) = lender.lend();
         let storage = TentativeStorage::new(storage);
         let opened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let checked = CheckedStorage::new(storage.clone());
-            let (mut engine, found) = Engine::open(checked, values, generation)?;
+            let (mut engine, found) = Engine::open(checked, values, space, generation)?;
             // After a crash redb has walked the whole file already.
             let sound = found.verified || engine.verify()?;
             // One that takes the place of another finds values that were verified or written since.
@@ -251,8 +352,7 @@ impl Directory {
             return Err(self.damaged("a page does not match its checksum"));
         }
         if !has_values {
-            let reason = "a value does not match its checksum, or is not there".into();
-            return Err(OpenError::Damaged { path: self.values(), reason });
+            return Err(self.without_value());
         }
         if found.format > FORMAT_VERSION {
             let (path, known) = (self.records(), FORMAT_VERSION);
@@ -281,6 +381,11 @@ impl Directory {
         } else {
             self.io(error)
         }
+    }
+
+    fn without_value(&self) -> OpenError {
+        let reason = "a value does not match its checksum, or is not there".into();
+        OpenError::Damaged { path: self.values(), reason }
     }
 
     fn damaged(&self, reason: &str) -> OpenError {
@@ -341,7 +446,7 @@ impl Register {
     }
 
     /// The store that this process has open in `path`, after waiting for one that is closing.
-    pub(super) fn find(&mut self, path: &Path) -> Option<std::sync::Arc<Inner>> {
+    pub(super) fn find(&mut self, path: &Path) -> Option<Arc<Inner>> {
         loop {
             let entry = self.stores.get_or_insert_default().get(path)?;
             if let Some(open) = entry.upgrade() {

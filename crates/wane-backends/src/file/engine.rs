@@ -1,9 +1,10 @@
 //! The engine behind the file backend: redb, reduced to "apply this batch" and "show a snapshot".
 //!
 //! Three tables change together in one transaction: `records` by key, `due` by expiry, and one row
-//! of `state` with what must survive beside them. A batch is decided, stored and swept in that one
-//! transaction, which redb makes durable with a single sync. Large values lie in a file of their
-//! own, which is synced before; a fourth table lists them by their place.
+//! of `state` with what must survive beside them. A batch of what keys have come to hold is stored in
+//! one transaction, and what is due is swept in it. Large values lie in a file of their own, which is
+//! synced before; a fourth table lists them by their place. A fifth has one row, which says how far
+//! the log has reached the tree.
 //!
 //! The expiry index is lazy. A record is filed under the expiry of its first write, and a renewal
 //! leaves that entry alone; when it falls due, the sweep files the record anew. Only an earlier
@@ -13,52 +14,52 @@
 
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 
 use redb::{
     Database, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata,
     StorageBackend, Table, TableDefinition, WriteTransaction,
 };
-use wane::store::{
-    BoxError, Change, Condition, Current, Effect, Outcome, Record, Step, StoreError, Timestamp,
-    Value,
-};
+use wane::store::{BoxError, Record, StoreError, Timestamp};
 
-use super::beside::{Beside, Gathered, each_large};
-use super::format::{
-    self, Entry, LARGE_FORMAT, PLAIN_FORMAT, StoredRecord, decode_due, encode_due,
-};
+use super::beside::{Beside, Moved, each_large};
+use super::format::{self, Entry, LOG_FORMAT, StoredRecord, decode_due, encode_due};
 use super::lent_storage::LentValues;
 use super::page_cache;
-use super::space::{Extent, Space};
+use super::space::Extent;
 use super::values::ValuesFile;
+use super::view::SharedSpace;
+use super::young::{Held, StoredKey};
 
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
 const DUE: TableDefinition<'_, &[u8], ()> = TableDefinition::new("due");
 const STATE: TableDefinition<'_, (), StateRow> = TableDefinition::new("state");
 
+/// The last frame of the log that is in the tree.
+const LOGGED: TableDefinition<'_, (), u64> = TableDefinition::new("logged");
+
 /// Format version, identity, time, commit, bytes.
 type StateRow = (u64, u64, u64, u64, u64);
 
-/// A change with the key it is for, in its stored form.
+/// What a key has come to hold.
 #[derive(Debug)]
-pub(super) struct KeyedChange {
-    pub(super) key: Vec<u8>,
-    pub(super) change: Change<'static>,
+pub(super) struct Settled {
+    pub(super) key: StoredKey,
+    /// `None` where it holds nothing any more.
+    pub(super) held: Option<Held>,
 }
 
-impl KeyedChange {
-    /// Bytes of key and value.
-    pub(super) fn weight(&self) -> usize {
-        match self.change.effect() {
-            Effect::Write(write) => self.key.len() + write.value.len(),
-            Effect::Delete(_) => self.key.len(),
-        }
-    }
+/// A batch of what keys have come to hold.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) settled: Vec<Settled>,
+    /// The frame of the log up to which everything is in the tree with this batch, where that is
+    /// more than before.
+    pub(super) logged: Option<u64>,
 }
 
-/// What is done beside the changes of a batch.
+/// What is done beside storing a batch.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Chores {
     /// Due records that are removed, at most.
@@ -71,14 +72,10 @@ pub(super) struct Chores {
 /// What a transaction left behind.
 #[derive(Debug)]
 pub(super) struct Applied {
-    /// By position in the batch. A corrupt record fails its own change only.
-    pub(super) outcomes: Vec<Result<Outcome, StoreError>>,
     /// The first entry left in the expiry index.
     pub(super) next_due: Option<Timestamp>,
     /// The number of this commit; they count up without gaps over the life of the file.
     pub(super) commit: u64,
-    /// What it freed in the file of large values.
-    pub(super) freed: Vec<Extent>,
     /// Bytes of large values that were moved.
     pub(super) packed: u64,
 }
@@ -104,8 +101,8 @@ pub(super) struct Engine {
     database: Database,
     state: State,
     values: LentValues,
-    space: Space<Snapshot>,
-    gathered: Gathered,
+    space: SharedSpace,
+    moved: Moved,
     /// Which engine on this file it is, counted by whoever opens it.
     generation: u64,
 }
@@ -134,6 +131,8 @@ pub(super) struct Found {
     pub(super) time: Timestamp,
     /// The last commit.
     pub(super) commit: u64,
+    /// The last frame of the log that is in the tree.
+    pub(super) logged: u64,
     /// Whether every page was checked while opening.
     pub(super) verified: bool,
 }
@@ -150,7 +149,7 @@ impl Engine {
         {
             transaction.open_table(RECORDS)?;
             transaction.open_table(DUE)?;
-            let state = State { format: PLAIN_FORMAT, identity, time: now, commit: 0, bytes: 0 };
+            let state = State { format: LOG_FORMAT, identity, time: now, commit: 0, bytes: 0 };
             transaction.open_table(STATE)?.insert((), state.row())?;
         }
         transaction.commit()?;
@@ -161,6 +160,7 @@ impl Engine {
     pub(super) fn open(
         storage: impl StorageBackend,
         values: LentValues,
+        space: SharedSpace,
         generation: u64,
     ) -> Result<(Self, Found), redb::Error> {
         let repaired = Arc::new(AtomicBool::new(false));
@@ -171,18 +171,27 @@ impl Engine {
         let transaction = database.begin_read()?;
         let row = transaction.open_table(STATE)?.get(())?.map(|row| row.value());
         let state = State::from_row(row.unwrap_or_default());
-        let mut used = Vec::new();
-        each_large(&transaction, |place, _| {
-            used.push(Extent::around(place.offset, place.len));
-            Ok(())
-        })?;
-        let space = Space::beside(used);
+        let logged = match transaction.open_table(LOGGED) {
+            Ok(table) => table.get(())?.map_or(0, |row| row.value()),
+            Err(redb::TableError::TableDoesNotExist(_)) => 0,
+            Err(error) => return Err(error.into()),
+        };
         drop(transaction);
         let verified = repaired.load(Ordering::Relaxed);
         let State { format, identity, time, commit, .. } = state;
-        let found = Found { format, identity, time, commit, verified };
-        let gathered = Gathered::default();
-        Ok((Self { database, state, values, space, gathered, generation }, found))
+        let found = Found { format, identity, time, commit, logged, verified };
+        let moved = Moved::default();
+        Ok((Self { database, state, values, space, moved, generation }, found))
+    }
+
+    /// What the tree lists in the file of large values, in the order of the file.
+    pub(super) fn listed(&self) -> Result<Vec<Extent>, redb::Error> {
+        let mut listed = Vec::new();
+        each_large(&self.database.begin_read()?, |place, _| {
+            listed.push(Extent::around(place.offset, place.len));
+            Ok(())
+        })?;
+        Ok(listed)
     }
 
     /// Checks every page of the file against its checksum. `false` means that it is damaged.
@@ -200,14 +209,14 @@ impl Engine {
         Ok(is_sound)
     }
 
-    /// Decides and stores a batch in order, does the chores, and syncs.
+    /// Stores a batch, does the chores, and syncs.
     pub(super) fn apply(
         &mut self,
-        batch: Vec<KeyedChange>,
+        batch: Batch,
         chores: Chores,
         now: Timestamp,
     ) -> Result<Applied, Unapplied> {
-        self.space.reclaim();
+        self.space.lock().reclaim();
         let transaction = self.database.begin_write().map_err(BoxError::from)?;
         let (applied, state) = self.stage(&transaction, batch, chores, now)?;
         if let Err(error) = transaction.commit() {
@@ -220,43 +229,45 @@ impl Engine {
     fn stage(
         &mut self,
         transaction: &WriteTransaction,
-        batch: Vec<KeyedChange>,
+        batch: Batch,
         chores: Chores,
         now: Timestamp,
     ) -> Result<(Applied, State), BoxError> {
-        let beside = Beside::new(transaction, &self.values, &mut self.space, &mut self.gathered);
+        self.moved = Moved::default();
+        let space = Arc::clone(&self.space);
+        let beside = Beside::new(transaction, &self.values, space, &mut self.moved);
         let mut tables = Tables::open(transaction, self.state, beside)?;
-        let mut outcomes = Vec::with_capacity(batch.len());
-        for KeyedChange { key, change } in batch {
-            outcomes.push(tables.change(&key, change, now)?);
+        for Settled { key, held } in batch.settled {
+            tables.settle(&key, held)?;
         }
         tables.sweep(chores.sweep, now)?;
         let packed = tables.pack(chores.pack)?;
         let next_due = tables.next_due()?;
-        let (state, freed) = tables.close(now)?;
-        Ok((Applied { outcomes, next_due, commit: state.commit, freed, packed }, state))
+        let state = tables.close(now)?;
+        if let Some(logged) = batch.logged {
+            transaction.open_table(LOGGED)?.insert((), logged)?;
+        }
+        Ok((Applied { next_due, commit: state.commit, packed }, state))
     }
 
-    /// Takes what a commit freed, which the snapshot before it still shows.
-    pub(super) fn retire(&mut self, shown_by: Weak<Snapshot>, freed: Vec<Extent>) {
-        self.space.retire(shown_by, freed);
-    }
-
-    /// Goes on in place of `before`, whose snapshots up to `shown_by` may still be read.
-    pub(super) fn take_over(&mut self, before: &mut Self, shown_by: Weak<Snapshot>) {
-        self.space.take_over(&mut before.space, shown_by);
+    /// What the last transaction did to the room in the file of large values.
+    pub(super) fn take_moved(&mut self) -> Moved {
+        std::mem::take(&mut self.moved)
     }
 
     /// Ends the file of large values where the last one does.
     pub(super) fn trim_values(&mut self) -> std::io::Result<()> {
-        self.space.reclaim();
-        let end = self.space.trim();
+        // Held to the end: what is given out meanwhile lies before it, or is not written yet.
+        let mut space = self.space.lock();
+        space.reclaim();
+        let end = space.trim();
         if self.values.len()? > end { self.values.set_len(end) } else { Ok(()) }
     }
 
     /// Bytes of large values, and where the last of them ends.
     pub(super) fn values_extent(&self) -> (u64, u64) {
-        (self.space.used(), self.space.end())
+        let space = self.space.lock();
+        (space.used(), space.end())
     }
 
     /// The store as of the last commit.
@@ -333,42 +344,18 @@ impl<'txn> Tables<'txn> {
         })
     }
 
-    /// The error of the answer is the caller's alone; an error outside ends the transaction.
-    fn change(
-        &mut self,
-        key: &[u8],
-        change: Change<'static>,
-        now: Timestamp,
-    ) -> Result<Result<Outcome, StoreError>, BoxError> {
-        let entry = match self.entry(key)?.transpose() {
-            Ok(entry) => entry,
-            Err(corrupt) => return Ok(Err(corrupt)),
+    /// Stores what a key has come to hold.
+    fn settle(&mut self, key: &[u8], held: Option<Held>) -> Result<(), BoxError> {
+        let old = match self.entry(key)?.transpose() {
+            Ok(old) => old,
+            // A record that cannot be read stays, so that its reader learns of it.
+            Err(_) => return Ok(()),
         };
-        let mut live = entry.as_ref().map(|entry| entry.stored.record.clone());
-        live = live.filter(|record| record.is_live(now));
-        let place = entry.as_ref().and_then(|entry| entry.place);
-        // A large value is read only where something depends on it.
-        let mut unread = place.filter(|_| live.is_some());
-        if matches!(change.condition(), Condition::Equals(_)) {
-            match self.beside.value(key, unread.take())?.transpose() {
-                Ok(value) => fill(&mut live, value),
-                Err(error) => return Ok(Err(format::corrupt(key, error))),
-            }
+        match held {
+            Some(held) => self.store(key, held, old.as_ref()),
+            None if old.is_some() => self.remove(key, old.as_ref()),
+            None => Ok(()),
         }
-        let step = change.decide(live.as_ref().map(Current::from), now);
-        if matches!(step, Step::Refuse) {
-            match self.beside.value(key, unread)?.transpose() {
-                Ok(value) => fill(&mut live, value),
-                Err(error) => return Ok(Err(format::corrupt(key, error))),
-            }
-        }
-        let outcome = step.outcome(|| live);
-        match step {
-            Step::Store(record) => self.store(key, record, entry.as_ref())?,
-            Step::Remove(_) => self.remove(key, entry.as_ref())?,
-            Step::Refuse => {}
-        }
-        Ok(Ok(outcome))
     }
 
     fn entry(&self, key: &[u8]) -> Result<Option<Result<Entry, StoreError>>, redb::StorageError> {
@@ -377,7 +364,8 @@ impl<'txn> Tables<'txn> {
     }
 
     /// Stores a record in the place of `old`.
-    fn store(&mut self, key: &[u8], record: Record, old: Option<&Entry>) -> Result<(), BoxError> {
+    fn store(&mut self, key: &[u8], held: Held, old: Option<&Entry>) -> Result<(), BoxError> {
+        let Held { record, place } = held;
         let filed = old.and_then(|old| old.stored.filed);
         let keeps_entry = filed.is_some() && filed <= record.expires_at;
         if !keeps_entry {
@@ -389,11 +377,14 @@ impl<'txn> Tables<'txn> {
             }
         }
         let filed = if keeps_entry { filed } else { record.expires_at };
-        let place = self.beside.put(key, &record.value)?;
-        if place.is_some() {
-            self.state.format = self.state.format.max(LARGE_FORMAT);
+        let old_place = old.and_then(|old| old.place);
+        // What was stored before everything stopped may come again.
+        if place != old_place {
+            self.beside.free(old_place)?;
+            if let Some(place) = place {
+                self.beside.list_at(key, place)?;
+            }
         }
-        self.beside.free(old.and_then(|old| old.place))?;
         self.put(key, &Entry { stored: StoredRecord { record, filed }, place })
     }
 
@@ -464,10 +455,9 @@ impl<'txn> Tables<'txn> {
         while moved < enough {
             let Some((from, key)) = self.beside.last_that_can_move()? else { break };
             let Some(Ok(mut entry)) = self.entry(&key)? else { break };
-            let Some(Ok(value)) = self.beside.value(&key, Some(from))? else { break };
-            let Some(to) = self.beside.space.take_before(from.offset, from.len) else { break };
-            entry.place = Some(self.beside.put_at(&key, &value, to)?);
-            self.beside.free(Some(from))?;
+            let Ok(value) = self.beside.value(&key, from)? else { break };
+            let Some(to) = self.beside.move_forward(&key, &value, from)? else { break };
+            entry.place = Some(to);
             self.put(&key, &entry)?;
             moved += u64::from(from.len);
         }
@@ -479,18 +469,13 @@ impl<'txn> Tables<'txn> {
     }
 
     /// Writes the state row, closes the tables, and makes the large values durable.
-    fn close(mut self, now: Timestamp) -> Result<(State, Vec<Extent>), BoxError> {
+    fn close(mut self, now: Timestamp) -> Result<State, BoxError> {
+        self.state.format = LOG_FORMAT;
         self.state.time = self.state.time.max(now);
         self.state.commit += 1;
         self.state_row.insert((), self.state.row())?;
-        Ok((self.state, self.beside.close()?))
-    }
-}
-
-/// Puts a value that was read into the record that it belongs to.
-fn fill(record: &mut Option<Record>, value: Option<Value>) {
-    if let (Some(record), Some(value)) = (record, value) {
-        record.value = value;
+        self.beside.close()?;
+        Ok(self.state)
     }
 }
 
@@ -512,6 +497,18 @@ pub(super) struct Snapshot {
     pub(super) generation: u64,
 }
 
+/// What the tree stores, not yet read.
+pub(super) struct Stored<'a> {
+    key: &'a [u8],
+    bytes: &'a [u8],
+}
+
+impl Stored<'_> {
+    pub(super) fn held(&self) -> Result<Held, ReadError> {
+        Ok(decode(self.key, self.bytes)?.into())
+    }
+}
+
 /// What the visitor of a walk wants next.
 pub(super) enum Walk {
     /// The next record.
@@ -521,34 +518,34 @@ pub(super) enum Walk {
 }
 
 impl Snapshot {
-    /// The record stored under `key`, expired or not.
-    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Record>, ReadError> {
+    /// What is stored under `key`, expired or not.
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Held>, ReadError> {
         shielded(|| {
             let found = self.records.get(key)?;
-            found.map(|bytes| self.record(key, bytes.value())).transpose()
+            Ok(found.map(|bytes| decode(key, bytes.value())).transpose()?.map(Held::from))
         })
     }
 
     /// The whole record. While this snapshot lives, its large value is not written over.
-    fn record(&self, key: &[u8], bytes: &[u8]) -> Result<Record, ReadError> {
-        let Entry { stored, place } = decode(key, bytes)?;
-        let Some(place) = place else { return Ok(stored.record) };
+    pub(super) fn record(&self, key: &[u8], held: &Held) -> Result<Record, ReadError> {
+        let Some(place) = held.place else { return Ok(held.record.clone()) };
         let read = self.values.read(key, place).map_err(|error| ReadError::Engine(error.into()))?;
         let value = read.map_err(|error| format::corrupt(key, error))?;
-        Ok(Record { value, ..stored.record })
+        Ok(Record { value, ..held.record.clone() })
     }
 
-    /// Hands the records from `start` on to `visit`, expired or not, in key order.
+    /// Hands what is stored from `start` on to `visit`, expired or not, in key order. `visit` says
+    /// whether it wants more.
     pub(super) fn walk(
         &self,
         start: Bound<&[u8]>,
-        mut visit: impl FnMut(&[u8], Record) -> Result<Walk, ReadError>,
+        mut visit: impl FnMut(&[u8], Stored<'_>) -> Result<Walk, ReadError>,
     ) -> Result<(), ReadError> {
         shielded(|| {
             for row in self.records.range::<&[u8]>((start, Bound::Unbounded))? {
                 let (key, bytes) = row?;
-                let record = self.record(key.value(), bytes.value())?;
-                if matches!(visit(key.value(), record)?, Walk::Stop) {
+                let (key, bytes) = (key.value(), bytes.value());
+                if matches!(visit(key, Stored { key, bytes })?, Walk::Stop) {
                     break;
                 }
             }

@@ -5,8 +5,9 @@
 //! sectors, or lost, whatever became of those before it. Nothing is really synced, so that a run
 //! costs microseconds.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
@@ -14,7 +15,8 @@ use parking_lot::Mutex;
 use redb::backends::FileBackend;
 use redb::{BackendError, StorageBackend};
 
-use super::Part;
+use super::disk::{Disk, Part, Storage};
+use super::log::{Folder, Shelf};
 
 /// What a disk writes in one piece.
 const SECTOR: usize = 512;
@@ -47,12 +49,33 @@ pub struct FaultyDisk {
 #[derive(Debug)]
 struct State {
     chance: u64,
-    records: Platter,
-    values: Platter,
+    /// What each file holds that was opened.
+    platters: BTreeMap<FileId, Platter>,
+    /// The files of the log by their names.
+    log: BTreeMap<String, FileId>,
+    /// What was done to the folder of the log and not synced, oldest first.
+    unsynced: Vec<FolderChange>,
+    files: u64,
     /// The fault, and how many calls of its kind succeed before it.
     armed: Option<(Fault, u64)>,
     struck: Option<Fault>,
     ignores_syncs: bool,
+}
+
+/// A file of the disk, whatever its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum FileId {
+    Records,
+    Values,
+    Log(u64),
+}
+
+/// A change of a folder, with what it takes to undo it.
+#[derive(Debug)]
+enum FolderChange {
+    Created(String),
+    Renamed(String, String),
+    Removed(String, FileId),
 }
 
 /// What one file holds.
@@ -81,8 +104,10 @@ impl FaultyDisk {
     pub fn seeded(seed: u64) -> Self {
         let state = State {
             chance: seed,
-            records: Platter::default(),
-            values: Platter::default(),
+            platters: BTreeMap::new(),
+            log: BTreeMap::new(),
+            unsynced: Vec::new(),
+            files: 0,
             armed: None,
             struck: None,
             ignores_syncs: false,
@@ -107,9 +132,10 @@ impl FaultyDisk {
         self.state.lock().struck
     }
 
-    /// Makes room on a disk that was full.
+    /// Makes room on a disk that was full, or was about to be.
     pub fn make_room(&self) {
         let mut state = self.state.lock();
+        state.armed = state.armed.filter(|(fault, _)| *fault != Fault::DiskFull);
         state.struck = state.struck.filter(|fault| *fault != Fault::DiskFull);
     }
 
@@ -117,19 +143,123 @@ impl FaultyDisk {
     /// chance.
     pub fn lose_what_was_not_synced(&self, directory: &Path) -> io::Result<()> {
         let mut state = self.state.lock();
-        fs::write(directory.join("records.redb"), state.remains(Part::Records))?;
+        fs::write(directory.join("records.redb"), state.remains(FileId::Records))?;
         let values = directory.join("values");
-        if values.exists() { fs::write(values, state.remains(Part::Values)) } else { Ok(()) }
+        if values.exists() {
+            fs::write(values, state.remains(FileId::Values))?;
+        }
+        state.undo_folder_changes();
+        let log = directory.join("log");
+        for name in Folder::new(&log).names()? {
+            // A note of the writer's is none of the log.
+            if name.contains('.') {
+                fs::remove_file(log.join(name))?;
+            }
+        }
+        let files: Vec<_> = state.log.clone().into_iter().collect();
+        files
+            .into_iter()
+            .try_for_each(|(name, file)| fs::write(log.join(name), state.remains(file)))
     }
 
-    /// Puts the disk under `file`.
-    pub(super) fn under(&self, part: Part, file: FileBackend) -> io::Result<FaultyStorage> {
+    fn put(&self, id: FileId, file: FileBackend) -> io::Result<Storage> {
         let mut bytes = vec![0; file.len()? as usize];
         file.read(0, &mut bytes)?;
         let mut state = self.state.lock();
-        *state.platter(part) = Platter { synced: bytes, unsynced: Vec::new() };
+        state.platters.insert(id, Platter { synced: bytes, unsynced: Vec::new() });
         drop(state);
-        Ok(FaultyStorage { file, part, disk: self.clone() })
+        Ok(Arc::new(FaultyStorage { file, id, disk: self.clone() }))
+    }
+}
+
+impl Disk for FaultyDisk {
+    fn file(&self, part: Part, file: FileBackend) -> io::Result<Storage> {
+        let id = match part {
+            Part::Records => FileId::Records,
+            Part::Values => FileId::Values,
+        };
+        self.put(id, file)
+    }
+
+    fn shelf(&self, folder: Folder) -> Arc<dyn Shelf> {
+        Arc::new(FaultyShelf { folder, disk: self.clone() })
+    }
+}
+
+/// The folder of a log on a [`FaultyDisk`].
+#[derive(Debug)]
+struct FaultyShelf {
+    folder: Folder,
+    disk: FaultyDisk,
+}
+
+impl FaultyShelf {
+    /// Counts a change of the folder, which the disk may refuse.
+    fn change(&self) -> io::Result<()> {
+        let struck = self.disk.state.lock().strikes(Call::Write);
+        struck.map_or(Ok(()), |fault| Err(fault.error()))
+    }
+}
+
+impl Shelf for FaultyShelf {
+    fn names(&self) -> io::Result<Vec<String>> {
+        self.folder.names()
+    }
+
+    fn open(&self, name: &str) -> io::Result<Storage> {
+        let is_new = !self.folder.path(name).exists();
+        if is_new {
+            self.change()?;
+        }
+        let file = self.folder.open_file(name)?;
+        let mut state = self.disk.state.lock();
+        let known = state.log.get(name).copied();
+        if let Some(id) = known {
+            return Ok(Arc::new(FaultyStorage { file, id, disk: self.disk.clone() }));
+        }
+        state.files += 1;
+        let id = FileId::Log(state.files);
+        state.log.insert(name.to_owned(), id);
+        if is_new {
+            state.unsynced.push(FolderChange::Created(name.to_owned()));
+        }
+        drop(state);
+        self.disk.put(id, file)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.change()?;
+        self.folder.rename(from, to)?;
+        let mut state = self.disk.state.lock();
+        if let Some(id) = state.log.remove(from) {
+            state.log.insert(to.to_owned(), id);
+            state.unsynced.push(FolderChange::Renamed(from.to_owned(), to.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.change()?;
+        self.folder.remove(name)?;
+        let mut state = self.disk.state.lock();
+        if let Some(id) = state.log.remove(name) {
+            state.unsynced.push(FolderChange::Removed(name.to_owned(), id));
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.disk.state.lock();
+        match state.strikes(Call::Sync) {
+            Some(fault) => return Err(fault.error()),
+            None if state.ignores_syncs => {}
+            None => state.unsynced.clear(),
+        }
+        Ok(())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path(name)
     }
 }
 
@@ -160,14 +290,29 @@ impl State {
         Some(fault)
     }
 
-    fn platter(&mut self, part: Part) -> &mut Platter {
-        match part {
-            Part::Records => &mut self.records,
-            Part::Values => &mut self.values,
+    fn platter(&mut self, file: FileId) -> &mut Platter {
+        self.platters.entry(file).or_default()
+    }
+
+    /// Undoes the last of the folder's changes that were not synced, by chance some or all: a file
+    /// system keeps them in order.
+    fn undo_folder_changes(&mut self) {
+        let undone = self.draw(self.unsynced.len() + 1);
+        let kept = self.unsynced.len() - undone;
+        for change in self.unsynced.split_off(kept).into_iter().rev() {
+            match change {
+                FolderChange::Created(name) => drop(self.log.remove(&name)),
+                FolderChange::Removed(name, file) => drop(self.log.insert(name, file)),
+                FolderChange::Renamed(from, to) => {
+                    if let Some(file) = self.log.remove(&to) {
+                        self.log.insert(from, file);
+                    }
+                }
+            }
         }
     }
 
-    fn remains(&mut self, part: Part) -> Vec<u8> {
+    fn remains(&mut self, part: FileId) -> Vec<u8> {
         let Platter { synced: mut bytes, unsynced } = std::mem::take(self.platter(part));
         let synced = bytes.clone();
         // Of four cuts one loses everything, one loses nothing, and two mix.
@@ -236,9 +381,9 @@ impl Unsynced {
 
 /// A file on a [`FaultyDisk`].
 #[derive(Debug)]
-pub(super) struct FaultyStorage {
+struct FaultyStorage {
     file: FileBackend,
-    part: Part,
+    id: FileId,
     disk: FaultyDisk,
 }
 
@@ -266,7 +411,7 @@ impl StorageBackend for FaultyStorage {
         if let Some(fault) = state.strikes(Call::Write) {
             return Err(fault.error());
         }
-        state.platter(self.part).unsynced.push(Unsynced::Length(len as usize));
+        state.platter(self.id).unsynced.push(Unsynced::Length(len as usize));
         self.file.set_len(len)
     }
 
@@ -275,7 +420,7 @@ impl StorageBackend for FaultyStorage {
         match state.strikes(Call::Sync) {
             Some(fault) => return Err(fault.error()),
             None if state.ignores_syncs => {}
-            None => state.platter(self.part).sync(),
+            None => state.platter(self.id).sync(),
         }
         Ok(())
     }
@@ -290,7 +435,7 @@ impl StorageBackend for FaultyStorage {
             Some(_) => &data[..data.len() / 2],
         };
         let write = Unsynced::Write(offset as usize, written.to_vec());
-        state.platter(self.part).unsynced.push(write);
+        state.platter(self.id).unsynced.push(write);
         self.file.write(offset, written)?;
         struck.map_or(Ok(()), |fault| Err(fault.error()))
     }

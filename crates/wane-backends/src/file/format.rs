@@ -20,13 +20,11 @@ use wane::store::{Fence, Key, MAX_VALUE, Record, StoreError, Timestamp, Value};
 use super::space::BLOCK;
 
 /// The newest format that this code reads and writes. A newer one is refused.
-pub(super) const FORMAT_VERSION: u64 = LARGE_FORMAT;
+pub(super) const FORMAT_VERSION: u64 = LOG_FORMAT;
 
-/// The format of a store whose values all lie in the tree.
-pub(super) const PLAIN_FORMAT: u64 = 1;
-
-/// The format of a store that has had a large value.
-pub(super) const LARGE_FORMAT: u64 = 2;
+/// The format of a store with a log in front of its tree. Those before had none; in format 1 all
+/// values lay in the tree, in format 2 large ones beside it.
+pub(super) const LOG_FORMAT: u64 = 3;
 
 /// Values of this size and more lie beside the tree.
 pub(super) const LARGE: usize = 80 * 1_024;

@@ -14,13 +14,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use redb::{BackendError, StorageBackend};
 use wane::store::Value;
 
+use super::disk::Storage;
 use super::format::{FormatError, Place};
 use super::values::ValuesFile;
 
 /// The owner of the files.
 #[derive(Debug)]
 pub(super) struct Lender {
-    file: Arc<dyn StorageBackend>,
+    file: Storage,
     values: Arc<ValuesFile>,
     loan: Arc<Loan>,
 }
@@ -34,8 +35,8 @@ struct Loan {
 }
 
 impl Lender {
-    pub(super) fn new(file: impl StorageBackend, values: ValuesFile) -> Self {
-        Self { file: Arc::new(file), values: Arc::new(values), loan: Arc::default() }
+    pub(super) fn new(file: Storage, values: ValuesFile) -> Self {
+        Self { file, values: Arc::new(values), loan: Arc::default() }
     }
 
     /// Ends the loan there was, and lends the files anew.
@@ -100,7 +101,7 @@ pub(super) fn is_lack_of_room(error: &io::Error) -> bool {
 /// The file in the hands of one engine.
 #[derive(Debug)]
 pub(super) struct LentStorage {
-    file: Arc<dyn StorageBackend>,
+    file: Storage,
     loan: Arc<Loan>,
 }
 
@@ -203,15 +204,15 @@ mod tests {
     use redb::backends::InMemoryBackend;
 
     use super::*;
+    use crate::file::disk::FileSystem;
 
     fn no_values() -> ValuesFile {
-        let wrap = |file| Ok(Box::new(file) as Box<dyn StorageBackend>);
-        ValuesFile::open("there is none".into(), Box::new(wrap)).unwrap()
+        ValuesFile::open("there is none".into(), Arc::new(FileSystem)).unwrap()
     }
 
     #[test]
     fn an_engine_whose_loan_has_ended_changes_nothing_any_more() {
-        let mut lender = Lender::new(InMemoryBackend::new(), no_values());
+        let mut lender = Lender::new(Arc::new(InMemoryBackend::new()), no_values());
         let (first, first_values) = lender.lend();
         first.set_len(8).unwrap();
         first.write(0, &[1; 8]).unwrap();
@@ -229,7 +230,7 @@ mod tests {
     fn lack_of_room_is_told_from_everything_worse() {
         let full = || io::Error::from(io::ErrorKind::StorageFull);
         let loan = Arc::new(Loan::default());
-        let mut lender = Lender::new(InMemoryBackend::new(), no_values());
+        let mut lender = Lender::new(Arc::new(InMemoryBackend::new()), no_values());
         lender.loan = Arc::clone(&loan);
         loan.noted::<()>(Err(full())).unwrap_err();
         assert!(lender.only_lacked_room());

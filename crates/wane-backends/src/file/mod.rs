@@ -1,24 +1,30 @@
 //! The file backend: one machine, durable, nothing to install.
 //!
-//! Callers hand changes to one writer thread, which decides a group of them in one redb
-//! transaction, syncs once, and answers. Readers share the snapshot of the last commit and wait
-//! for nobody. What was acknowledged survives a kill and a power cut; a file that is not as it was
-//! written refuses to open.
+//! Callers hand changes to one writer thread, which decides a group of them, logs what keys come to
+//! hold with one sync, and answers. What is young is kept in memory; what lives long enough reaches a
+//! tree, in the background. Readers see both as one and wait for nobody. What was acknowledged
+//! survives a kill and a power cut; files that are not as they were written refuse to open.
 //!
 //! | file | what |
 //! |---|---|
 //! | `directory` | create, open, verify, share within the process |
 //! | `queue` | jobs on their way to the writer, taken in groups |
-//! | `writer` | the group commit, sweeping and compaction |
+//! | `writer` | deciding a group, logging it, answering |
+//! | `log` | the log: frames in segments |
+//! | `replay` | what the log holds when a store is opened |
+//! | `young` | what was logged and has not reached the tree |
+//! | `view` | reading what is young and the tree at one instant |
+//! | `checkpoint` | bringing the tree up to date, sweeping and compaction |
 //! | `room` | a disk without room: when to look and when to try |
 //! | `reserve` | room set aside, for what has expired to leave a full disk |
-//! | `engine` | redb behind two verbs: apply a batch, show a snapshot |
-//! | `view` | reading a snapshot at one instant |
+//! | `engine` | the tree: redb behind two verbs, apply a batch, show a snapshot |
 //! | `format` | the bytes on disk |
-//! | `beside` | large values within a transaction |
+//! | `large` | large values, before they are logged |
+//! | `beside` | large values within a transaction of the tree |
 //! | `values` | large values, in a file beside the tree |
 //! | `space` | the room in that file |
-//! | `acknowledged` | the last commit that callers were told of |
+//! | `acknowledged` | the last of something that callers were told of |
+//! | `disk` | the file system, or what stands in for it |
 //! | `lent_storage` | the file, which outlives an engine that ran out of room |
 //! | `tentative_storage` | a file that is refused stays as it was found |
 //! | `checked_storage` | blocks that rot while the store is open |
@@ -28,14 +34,19 @@
 mod acknowledged;
 mod beside;
 mod checked_storage;
+mod checkpoint;
 mod directory;
+mod disk;
 mod engine;
 #[cfg(feature = "testing")]
 mod faulty_storage;
 pub mod format;
+mod large;
 mod lent_storage;
+pub mod log;
 mod page_cache;
 mod queue;
+mod replay;
 mod reserve;
 mod room;
 #[cfg(feature = "testing")]
@@ -45,15 +56,15 @@ mod tentative_storage;
 mod values;
 mod view;
 mod writer;
+mod young;
 
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
-use redb::StorageBackend;
-use redb::backends::FileBackend;
 use tokio::sync::oneshot;
 use wane::clock::SharedClock;
 use wane::store::{
@@ -61,35 +72,30 @@ use wane::store::{
     Remaining, Row, ScanPage, Store, StoreError, Write,
 };
 
-use self::directory::{Directory, Register};
-use self::engine::{KeyedChange, ReadError, Walk};
+use self::checkpoint::Checkpointer;
+use self::directory::{Directory, OpenedStore, Register};
+use self::disk::{Disk, FileSystem};
+use self::engine::{ReadError, Walk};
 #[cfg(feature = "testing")]
 pub use self::faulty_storage::{Fault, FaultyDisk};
 use self::format::{decode_key, encode_key, partition_prefix};
-use self::queue::Job;
+use self::log::Log;
+use self::queue::{Job, KeyedChange};
 #[cfg(feature = "testing")]
 pub use self::slow_storage::{SlowDisk, SlowStorage};
-use self::view::{Group, Shared, View};
+use self::view::{ActiveRows, Below, Group, Shared, View};
 use self::writer::Writer;
+use self::young::{Generation, Row as Young};
 use crate::OpenError;
 
 /// Rows that one page looks at before it goes on elsewhere, so that a stretch of expired rows
 /// cannot hold up a reader's thread.
 const PAGE_WALK: usize = 20_000;
 
-/// The files of a store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
-    /// The tree.
-    Records,
-    /// The large values beside it.
-    Values,
-}
-
 /// A durable store in a directory of its own.
 ///
-/// A handle is a cheap clone. When the last one is dropped, the writer finishes what it was given
-/// and the file is closed; that takes about as long as a commit.
+/// A handle is a cheap clone. When the last one is dropped, the writer finishes what it was given,
+/// all that is young goes into the tree, and the files are closed.
 #[derive(Debug, Clone)]
 pub struct FileStore {
     inner: Arc<Inner>,
@@ -99,13 +105,21 @@ pub struct FileStore {
 struct Inner {
     shared: Arc<Shared>,
     path: PathBuf,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    closing: Arc<AtomicBool>,
+    threads: Mutex<Option<Threads>>,
+}
+
+/// The threads of an open store.
+#[derive(Debug)]
+struct Threads {
+    writer: JoinHandle<()>,
+    checkpointer: JoinHandle<()>,
 }
 
 impl FileStore {
     /// Opens the store in `directory`. Opening it twice in one process gives the same store.
     pub fn open(directory: &Path, clock: SharedClock) -> Result<Self, OpenError> {
-        Self::open_with(directory, clock, |_, file| Ok(file))
+        Self::open_with(directory, clock, &(Arc::new(FileSystem) as Arc<dyn Disk>))
     }
 
     /// Opens the store in `directory` on a disk that fails as told.
@@ -115,8 +129,7 @@ impl FileStore {
         directory: &Path,
         clock: SharedClock,
     ) -> Result<Self, OpenError> {
-        let disk = disk.clone();
-        Self::open_with(directory, clock, move |part, file| disk.under(part, file))
+        Self::open_with(directory, clock, &(Arc::new(disk.clone()) as Arc<dyn Disk>))
     }
 
     /// Opens the store in `directory` on a disk whose syncs take longer.
@@ -126,13 +139,13 @@ impl FileStore {
         directory: &Path,
         clock: SharedClock,
     ) -> Result<Self, OpenError> {
-        Self::open_with(directory, clock, move |_, file| Ok(disk.under(file)))
+        Self::open_with(directory, clock, &(Arc::new(disk) as Arc<dyn Disk>))
     }
 
-    fn open_with<S: StorageBackend>(
+    fn open_with(
         directory: &Path,
         clock: SharedClock,
-        storage: impl Fn(Part, FileBackend) -> std::io::Result<S> + Send + Sync + 'static,
+        disk: &Arc<dyn Disk>,
     ) -> Result<Self, OpenError> {
         let mut register = Register::lock();
         let Ok(path) = directory.canonicalize() else {
@@ -141,7 +154,7 @@ impl FileStore {
         if let Some(inner) = register.find(&path) {
             return Ok(Self { inner });
         }
-        let inner = Arc::new(Inner::start(path.clone(), clock, storage)?);
+        let inner = Arc::new(Inner::start(path.clone(), clock, disk)?);
         register.insert(path, Arc::downgrade(&inner));
         Ok(Self { inner })
     }
@@ -199,9 +212,16 @@ impl FileStore {
         self.inner.shared.file_size()
     }
 
-    /// The records in the file, those that expired and were not yet removed included.
+    /// The records that are stored, those that expired and were not yet removed included. One that
+    /// is in the tree and young again counts twice.
     pub async fn stored_records(&self) -> Result<u64, StoreError> {
-        self.inner.shared.read(|_| false, |view| view.snapshot.len()).await
+        self.inner.shared.stored().await
+    }
+
+    /// Brings everything that is young into the tree, and returns once it is there. Nothing depends
+    /// on it; opening the store takes less time afterwards.
+    pub async fn flush(&self) -> Result<(), StoreError> {
+        self.inner.shared.flush().await
     }
 
     async fn submit(&self, changes: Vec<KeyedChange>) -> queue::Answers {
@@ -218,9 +238,15 @@ impl FileStore {
     }
 
     async fn change(&self, key: &Key, change: Change<'_>) -> Result<Outcome, StoreError> {
-        let change = change.into_owned();
-        let mut answers = self.submit(vec![KeyedChange { key: encode_key(key), change }]).await?;
+        let mut answers = self.submit(vec![self.keyed(key, change.into_owned())?]).await?;
         answers.pop().unwrap_or_else(|| Err(self.inner.shared.failure()))
+    }
+
+    /// A change on its way to the writer, with what it will meet in the tree.
+    fn keyed(&self, key: &Key, change: Change<'static>) -> Result<KeyedChange, StoreError> {
+        let key = encode_key(key);
+        let lookup = self.inner.shared.look_up(&key)?;
+        Ok(KeyedChange { key: key.into(), change, lookup })
     }
 
     fn now(&self) -> wane::store::Timestamp {
@@ -229,36 +255,51 @@ impl FileStore {
 }
 
 impl Inner {
-    fn start<S: StorageBackend>(
-        path: PathBuf,
-        clock: SharedClock,
-        storage: impl Fn(Part, FileBackend) -> std::io::Result<S> + Send + Sync + 'static,
-    ) -> Result<Self, OpenError> {
+    fn start(path: PathBuf, clock: SharedClock, disk: &Arc<dyn Disk>) -> Result<Self, OpenError> {
         let directory = Directory::new(&path);
-        let (engine, found, file) = directory.open(storage)?;
-        clock.never_before(found.time);
+        let OpenedStore { engine, found, file, reserve, replayed, handed_over, space } =
+            directory.open(disk)?;
+        clock.never_before(found.time.max(replayed.recovered.time.unwrap_or(found.time)));
         let io = |source| OpenError::Io { path: path.clone(), source };
         let snapshot = engine.snapshot().map_err(|error| io(error.into()))?;
         let next_due = engine.next_due().map_err(io)?;
-        let shared =
-            Arc::new(Shared::new(clock, directory.records(), file.lender.values(), snapshot));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-        let runtime = runtime.map_err(|error| io(error.into()))?;
-        let writer = Writer::new(engine, file, Arc::clone(&shared), next_due);
-        let thread = std::thread::Builder::new().name("wane-file-writer".into());
-        let thread =
-            thread.spawn(move || writer.run(&runtime)).map_err(|error| io(error.into()))?;
-        Ok(Self { shared, path, writer: Mutex::new(Some(thread)) })
+        let log = Log::go_on(Arc::clone(&replayed.segments), &replayed.recovered);
+        let log = log.map_err(|error| io(error.into()))?;
+        let below = Below::new(replayed.generations, snapshot);
+        let (records, values) = (directory.records(), file.lender.values());
+        let shared = Shared::new(clock, records, replayed.segments, space, values, reserve, below);
+        let shared = Arc::new(shared);
+        let closing = Arc::new(AtomicBool::new(false));
+        let writer = Writer::new(log, replayed.acknowledged, Arc::clone(&shared));
+        let writer = thread("wane-file-writer", move |runtime| writer.run(runtime)).map_err(io)?;
+        let (seen, told) = (Arc::clone(&shared), Arc::clone(&closing));
+        let checkpointer = Checkpointer::new(engine, file, seen, told, handed_over, next_due);
+        let checkpointer = thread("wane-file-tree", move |runtime| checkpointer.run(runtime));
+        let threads = Threads { writer, checkpointer: checkpointer.map_err(io)? };
+        Ok(Self { shared, path, closing, threads: Mutex::new(Some(threads)) })
     }
+}
+
+/// Starts a thread that can wait for what tasks do.
+fn thread(
+    name: &str,
+    work: impl FnOnce(&tokio::runtime::Runtime) + Send + 'static,
+) -> Result<JoinHandle<()>, wane::store::BoxError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let thread = std::thread::Builder::new().name(name.into());
+    Ok(thread.spawn(move || work(&runtime))?)
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         let mut register = Register::lock();
         self.shared.queue.close();
-        if let Some(thread) = self.writer.lock().take() {
-            // A writer that panicked has already left its callers without an answer.
-            drop(thread.join());
+        if let Some(Threads { writer, checkpointer }) = self.threads.lock().take() {
+            // One that panicked has already left its callers without an answer.
+            drop(writer.join());
+            self.closing.store(true, Ordering::SeqCst);
+            self.shared.wake.notify_one();
+            drop(checkpointer.join());
         }
         register.remove(&self.path);
     }
@@ -277,14 +318,22 @@ impl Store for FileStore {
     async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         let stored = encode_key(key);
         let concerns = |group: &Group| group.touches(&stored);
-        self.inner.shared.read(concerns, |view| point(view, &stored)).await
+        let copy = |active: &Generation| active.get(&stored).cloned();
+        let point = |view: &View, active: &Option<Young>| view.point(&stored, active.as_ref());
+        self.inner.shared.read(concerns, copy, point).await
     }
 
     async fn get_batch(&self, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
         let stored: Vec<_> = keys.iter().map(encode_key).collect();
         let concerns = |group: &Group| stored.iter().any(|key| group.touches(key));
-        let points = |view: &View| stored.iter().map(|key| point(view, key)).collect();
-        self.inner.shared.read(concerns, points).await
+        let copy = |active: &Generation| -> Vec<_> {
+            stored.iter().map(|key| active.get(key).cloned()).collect()
+        };
+        let points = |view: &View, active: &Vec<Option<Young>>| {
+            let keys = stored.iter().zip(active);
+            keys.map(|(key, active)| view.point(key, active.as_ref())).collect()
+        };
+        self.inner.shared.read(concerns, copy, points).await
     }
 
     async fn read(
@@ -298,7 +347,10 @@ impl Store for FileStore {
             let mut clusterings = group.keys().filter_map(|key| key.strip_prefix(&*prefix));
             clusterings.any(|clustering| range.contains(clustering))
         };
-        self.inner.shared.read(concerns, |view| page(view, &prefix, range, limit)).await
+        let start = [&prefix, range.start()].concat();
+        let copy = |active: &Generation| ActiveRows::copy(active, Bound::Included(&start), &prefix);
+        let page = |view: &View, active: &ActiveRows| page(view, active, &prefix, range, limit);
+        self.inner.shared.read(concerns, copy, page).await
     }
 
     async fn scan(
@@ -333,10 +385,7 @@ impl Store for FileStore {
     }
 
     async fn put_batch(&self, writes: Vec<(Key, Write)>) -> Result<Vec<Outcome>, StoreError> {
-        let keyed = |(key, write)| {
-            let change = Change::put(write, || self.now())?;
-            Ok(KeyedChange { key: encode_key(&key), change })
-        };
+        let keyed = |(key, write)| self.keyed(&key, Change::put(write, || self.now())?);
         let changes = writes.into_iter().map(keyed).collect::<Result<Vec<_>, StoreError>>()?;
         if changes.is_empty() {
             return Ok(Vec::new());
@@ -368,23 +417,18 @@ impl Store for FileStore {
 
     async fn query_ttl(&self, key: &Key) -> Result<Remaining, StoreError> {
         let stored = encode_key(key);
-        let remaining = |view: &View| {
-            let record = point(view, &stored)?;
+        let copy = |active: &Generation| active.get(&stored).cloned();
+        let remaining = |view: &View, active: &Option<Young>| {
+            let record = view.point(&stored, active.as_ref())?;
             Ok(record.map_or(Remaining::Absent, |record| record.remaining(view.now)))
         };
-        self.inner.shared.read(|group| group.touches(&stored), remaining).await
-    }
-}
-
-fn point(view: &View, key: &[u8]) -> Result<Option<Record>, ReadError> {
-    match view.snapshot.get(key)? {
-        Some(record) => Ok(view.live(record)),
-        None => Ok(None),
+        self.inner.shared.read(|group| group.touches(&stored), copy, remaining).await
     }
 }
 
 fn page(
     view: &View,
+    active: &ActiveRows,
     prefix: &[u8],
     range: &ClusteringRange,
     limit: PageLimit,
@@ -393,7 +437,7 @@ fn page(
     let mut fill = PageFill::new(limit);
     let mut rest = None;
     let mut walked = 0;
-    view.snapshot.walk(Bound::Included(&start), |stored, record| {
+    let cut = view.walk(Bound::Included(&start), active, |stored, record| {
         let Some(clustering) = stored.strip_prefix(prefix) else { return Ok(Walk::Stop) };
         if !range.contains(clustering) {
             return Ok(Walk::Stop);
@@ -403,11 +447,14 @@ fn page(
             rest = Some(range.starting_at(clustering.to_vec()));
             return Ok(Walk::Stop);
         }
-        if let Some(record) = view.live(record) {
+        if let Some(record) = record {
             fill.push(stored_key(stored)?, record);
         }
         Ok(Walk::On)
     })?;
+    let cut = cut.as_deref().and_then(|cut| cut.strip_prefix(prefix));
+    let cut = cut.filter(|clustering| range.contains(clustering));
+    let rest = rest.or(cut.map(|clustering| range.starting_at(clustering.to_vec())));
     Ok(Page { rows: fill.into_rows(), rest })
 }
 
@@ -421,12 +468,12 @@ fn scan_page(
     let mut last = None;
     let mut walked = 0;
     // No stored key is empty, so the first page leaves nothing out.
-    view.snapshot.walk(Bound::Excluded(after), |stored, record| {
+    view.walk(Bound::Excluded(after), &ActiveRows::none(), |stored, record| {
         if fill.is_full() || walked >= PAGE_WALK {
             return Ok(Walk::Stop);
         }
         walked += 1;
-        if let Some(record) = view.live(record) {
+        if let Some(record) = record {
             fill.push(stored_key(stored)?, record);
         }
         last = Some(stored.to_vec());

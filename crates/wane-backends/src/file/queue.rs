@@ -9,14 +9,16 @@
 //! its bytes is saved where they come in fewer groups. So as long as nothing waits but large values,
 //! and more of them keep coming, the writer lets them gather.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
-use wane::store::{Outcome, StoreError};
+use wane::store::{Change, Effect, Outcome, StoreError};
 
-use super::engine::KeyedChange;
 use super::format::LARGE;
+use super::view::Below;
+use super::young::{Held, StoredKey};
 
 /// How long the writer waits for the callers of the last group to come back.
 const GATHER: Duration = Duration::from_micros(300);
@@ -34,6 +36,34 @@ const STREAM_GROUP: usize = 4 << 20;
 
 /// How long nothing must have come for the writer to wait no longer.
 const QUIET: Duration = Duration::from_millis(1);
+
+/// A change with the key it is for.
+#[derive(Debug)]
+pub(super) struct KeyedChange {
+    pub(super) key: StoredKey,
+    pub(super) change: Change<'static>,
+    /// What its caller found in the tree, where the young generations knew nothing of the key: looking
+    /// it up takes longer than all that the writer does for the change.
+    pub(super) lookup: Option<Lookup>,
+}
+
+/// What was found in a tree.
+#[derive(Debug)]
+pub(super) struct Lookup {
+    /// Where it was looked up. As long as it is kept, large values stay where they are.
+    pub(super) below: Arc<Below>,
+    pub(super) held: Option<Held>,
+}
+
+impl KeyedChange {
+    /// Bytes of key and value.
+    pub(super) fn weight(&self) -> usize {
+        match self.change.effect() {
+            Effect::Write(write) => self.key.len() + write.value.len(),
+            Effect::Delete(_) => self.key.len(),
+        }
+    }
+}
 
 /// What one caller asked for, and where its answers go.
 #[derive(Debug)]
@@ -205,7 +235,7 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use wane::store::{Change, Key, Life, Timestamp, Value, Write};
+    use wane::store::{Key, Life, Timestamp, Value, Write};
 
     use super::*;
     use crate::file::format::encode_key;
@@ -213,8 +243,9 @@ mod tests {
     fn job(size: usize) -> Job {
         let write = Write::new(Value::new(vec![0; size]).unwrap(), Life::Permanent);
         let change = Change::put(write, || Timestamp::from_unix_millis(0)).unwrap();
-        let key = encode_key(&Key::new(b"queue", b"").unwrap());
-        Job { changes: vec![KeyedChange { key, change }], reply: oneshot::channel().0 }
+        let key = encode_key(&Key::new(b"queue", b"").unwrap()).into();
+        let changes = vec![KeyedChange { key, change, lookup: None }];
+        Job { changes, reply: oneshot::channel().0 }
     }
 
     fn push(queue: &Queue, size: usize, count: usize) {

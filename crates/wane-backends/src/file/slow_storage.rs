@@ -5,10 +5,15 @@
 
 use std::io;
 use std::ops::Bound;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redb::backends::FileBackend;
 use redb::{BackendError, StorageBackend};
+
+use super::disk::{Disk, Part, Storage};
+use super::log::{Folder, Shelf};
 
 /// The disk under a store that was opened with
 /// [`FileStore::open_on_slow`](super::FileStore::open_on_slow).
@@ -27,6 +32,50 @@ impl SlowDisk {
     #[expect(clippy::disallowed_methods, reason = "a disk waits in real time")]
     fn wait(self) {
         std::thread::sleep(self.pause);
+    }
+}
+
+impl Disk for SlowDisk {
+    fn file(&self, _: Part, file: FileBackend) -> io::Result<Storage> {
+        Ok(Arc::new(self.under(file)))
+    }
+
+    fn shelf(&self, folder: Folder) -> Arc<dyn Shelf> {
+        Arc::new(SlowShelf { folder, disk: *self })
+    }
+}
+
+/// The folder of a log on a [`SlowDisk`].
+#[derive(Debug)]
+struct SlowShelf {
+    folder: Folder,
+    disk: SlowDisk,
+}
+
+impl Shelf for SlowShelf {
+    fn names(&self) -> io::Result<Vec<String>> {
+        self.folder.names()
+    }
+
+    fn open(&self, name: &str) -> io::Result<Storage> {
+        Ok(Arc::new(self.disk.under(self.folder.open_file(name)?)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.folder.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.folder.remove(name)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.disk.wait();
+        self.folder.sync()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path(name)
     }
 }
 

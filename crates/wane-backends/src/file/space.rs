@@ -65,22 +65,6 @@ impl<G> Space<G> {
         space
     }
 
-    /// Goes on in place of `before`: snapshots of that, up to the one that `shown_by` names, may
-    /// show whatever is free here.
-    pub(super) fn take_over(&mut self, before: &mut Self, shown_by: Weak<G>) {
-        self.retired.extend(before.retired.drain(..));
-        self.retired.iter_mut().for_each(|retired| retired.extents.clear());
-        let free = std::mem::take(&mut self.free).into_iter();
-        self.by_len.clear();
-        let mut extents: Vec<_> = free.map(|(offset, len)| Extent { offset, len }).collect();
-        if before.end > self.end {
-            extents.push(Extent { offset: self.end, len: before.end - self.end });
-            self.end = before.end;
-        }
-        self.retired.push_back(Retired { shown_by, extents });
-        self.reclaim();
-    }
-
     /// Room for a value of `len` bytes.
     pub(super) fn take(&mut self, len: u32) -> Extent {
         let needed = Extent::around(0, len).len;
@@ -116,6 +100,14 @@ impl<G> Space<G> {
         self.used -= extents.iter().map(|extent| extent.len).sum::<u64>();
         self.retired.push_back(Retired { shown_by, extents });
         self.reclaim();
+    }
+
+    /// Takes back what was given out and that nobody has seen.
+    pub(super) fn give_up(&mut self, extents: impl IntoIterator<Item = Extent>) {
+        for extent in extents {
+            self.used -= extent.len;
+            self.give_back(extent);
+        }
     }
 
     /// Makes free what no snapshot shows any more.
@@ -214,18 +206,12 @@ mod tests {
     }
 
     #[test]
-    fn one_that_goes_on_waits_for_the_snapshots_of_the_one_before() {
-        let mut before = Space::beside([at(0, 4)]);
-        let (older, last) = (Arc::new(()), Arc::new(()));
-        before.retire(Arc::downgrade(&older), vec![at(0, 1)]);
-        let mut space = Space::beside([at(3, 1)]);
-        space.take_over(&mut before, Arc::downgrade(&last));
-        drop(last);
-        space.reclaim();
-        assert_eq!(space.take(ONE), at(4, 1));
-        drop(older);
-        space.reclaim();
-        assert_eq!(space.take(3 * ONE), at(0, 3));
+    fn what_nobody_has_seen_is_free_at_once() {
+        let mut space = Space::<()>::beside([at(0, 1)]);
+        let taken = [space.take(ONE), space.take(ONE)];
+        space.give_up(taken);
+        assert_eq!(space.used(), BLOCK);
+        assert_eq!(space.take(2 * ONE), at(1, 2));
     }
 
     #[test]

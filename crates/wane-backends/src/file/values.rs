@@ -14,25 +14,19 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use redb::StorageBackend;
 use redb::backends::FileBackend;
 use wane::store::Value;
 
+use super::disk::{Disk, Part, Storage};
 use super::format::{FormatError, Place, checksum};
-
-/// A file, or what stands in for one.
-type Storage = Box<dyn StorageBackend>;
-
-/// What becomes of a file that was opened.
-pub(super) type Wrap = Box<dyn Fn(FileBackend) -> io::Result<Storage> + Send + Sync>;
 
 /// The file of large values, there or not yet.
 pub(super) struct ValuesFile {
     path: PathBuf,
-    wrap: Wrap,
+    disk: Arc<dyn Disk>,
     storage: OnceLock<Storage>,
 }
 
@@ -44,8 +38,8 @@ impl std::fmt::Debug for ValuesFile {
 
 impl ValuesFile {
     /// The file at `path`, which need not exist.
-    pub(super) fn open(path: PathBuf, wrap: Wrap) -> io::Result<Self> {
-        let values = Self { path, wrap, storage: OnceLock::new() };
+    pub(super) fn open(path: PathBuf, disk: Arc<dyn Disk>) -> io::Result<Self> {
+        let values = Self { path, disk, storage: OnceLock::new() };
         match OpenOptions::new().read(true).write(true).open(&values.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             opened => values.keep(opened?)?,
@@ -103,7 +97,7 @@ impl ValuesFile {
     fn keep(&self, file: File) -> io::Result<()> {
         let file = FileBackend::new(file).map_err(io::Error::other)?;
         // Nobody else has set it: there is one opener, and then one writer.
-        drop(self.storage.set((self.wrap)(file)?));
+        drop(self.storage.set(self.disk.file(Part::Values, file)?));
         Ok(())
     }
 }

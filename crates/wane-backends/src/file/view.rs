@@ -1,4 +1,4 @@
-//! Reading beside the writer: one snapshot per commit, shared by all readers.
+//! Reading beside the writer: what is young, and one snapshot of the tree below, shared by all.
 //!
 //! A group is decided at one instant and becomes visible when it is durable, which is later. What
 //! it decided may depend on the time: a record that it renewed may pass its old expiry meanwhile,
@@ -6,30 +6,57 @@
 //! group must seem to have happened at that instant. So the writer announces the instant and the
 //! keys, and whoever reads one of them at a later time waits for the group to land.
 //!
-//! A reader takes the time first, then snapshot and announcement together. A group announced after
-//! that is decided no earlier than the reader's time, so a reader waits once at most.
+//! A reader takes the time first, then what it needs of the active generation, everything below and
+//! the announcement together. A group announced after that is decided no earlier than the reader's
+//! time, so a reader waits once at most. What lies below changes as a whole: a generation that has
+//! reached the tree leaves at the instant at which the tree shows it.
 
 use std::collections::HashSet;
+use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 use wane::clock::SharedClock;
 use wane::store::{BoxError, Record, StoreError, Timestamp};
 
-use super::engine::{KeyedChange, ReadError, Snapshot};
-use super::queue::Queue;
+use super::engine::{ReadError, Snapshot, Walk};
+use super::log::Segments;
+use super::queue::{KeyedChange, Lookup, Queue};
+use super::reserve::Reserve;
+use super::space::{Extent, Space};
 use super::values::ValuesFile;
+use super::young::{Generation, Held, Merge, Row, StoredKey, newest};
 
-/// What handles and the writer share.
+/// The room in the file of large values. The writer takes from it, the tree gives back.
+pub(super) type SharedSpace = Arc<Mutex<Space<Below>>>;
+
+/// Rows of the active generation that one page looks at: they are copied under the lock.
+const ACTIVE_ROWS: usize = 1_024;
+
+/// What handles, the writer and whoever brings the tree up to date share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) clock: SharedClock,
     pub(super) queue: Queue,
+    pub(super) segments: Arc<Segments>,
+    pub(super) space: SharedSpace,
+    pub(super) values: Arc<ValuesFile>,
+    pub(super) reserve: Mutex<Reserve>,
+    /// Something was sealed, somebody is in a hurry, or the store is being closed.
+    pub(super) wake: Notify,
+    /// The tree was brought up to date, or cannot be.
+    pub(super) progress: Notify,
+    /// Everything young is to be brought into the tree as soon as possible.
+    pub(super) hurry: AtomicBool,
+    /// The tree cannot be brought up to date for want of room.
+    pub(super) lacks_room: AtomicBool,
+    /// Held while a full disk empties itself, and while large values are written: they must not take
+    /// what was given up for others to leave.
+    pub(super) clearing: Mutex<()>,
     path: PathBuf,
-    values: Arc<ValuesFile>,
     visible: RwLock<Visible>,
     failure: OnceLock<String>,
 }
@@ -37,16 +64,48 @@ pub(super) struct Shared {
 /// What readers see.
 #[derive(Debug)]
 struct Visible {
+    active: Generation,
     /// None only while the file is compacted, and after that has failed.
-    snapshot: Option<Arc<Snapshot>>,
+    below: Option<Arc<Below>>,
     in_flight: Option<Arc<Group>>,
+    /// When something was last logged.
+    last: Timestamp,
+}
+
+/// All that lies below the active generation.
+#[derive(Debug)]
+pub(super) struct Below {
+    /// Oldest first.
+    pub(super) sealed: Vec<Arc<Generation>>,
+    pub(super) tree: Arc<Snapshot>,
+    /// How many generations have reached the tree since it was opened.
+    pub(super) checkpoints: u64,
+}
+
+impl Below {
+    /// What lies below, before anything was logged on top of it.
+    pub(super) fn new(sealed: Vec<Arc<Generation>>, tree: Snapshot) -> Self {
+        Self { sealed, tree: Arc::new(tree), checkpoints: 0 }
+    }
+
+    /// The same, for another tree.
+    fn over(&self, tree: Snapshot) -> Self {
+        let (sealed, checkpoints) = (self.sealed.clone(), self.checkpoints);
+        Self { sealed, tree: Arc::new(tree), checkpoints }
+    }
+
+    /// The same, as something that is not this one.
+    fn again(&self) -> Self {
+        let Self { sealed, tree, checkpoints } = self;
+        Self { sealed: sealed.clone(), tree: Arc::clone(tree), checkpoints: *checkpoints }
+    }
 }
 
 /// A group on its way to the disk.
 #[derive(Debug)]
 pub(super) struct Group {
     decided: Timestamp,
-    keys: HashSet<Vec<u8>>,
+    keys: HashSet<StoredKey, foldhash::fast::RandomState>,
     landed: AtomicBool,
     landing: Notify,
 }
@@ -59,7 +118,7 @@ impl Group {
 
     /// The keys that the group changes.
     pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        self.keys.iter().map(Vec::as_slice)
+        self.keys.iter().map(|key| &**key)
     }
 
     /// Completes once the group is visible, or has failed.
@@ -75,15 +134,31 @@ impl Shared {
     pub(super) fn new(
         clock: SharedClock,
         path: PathBuf,
+        segments: Arc<Segments>,
+        space: SharedSpace,
         values: Arc<ValuesFile>,
-        snapshot: Snapshot,
+        reserve: Reserve,
+        below: Below,
     ) -> Self {
-        let visible = Visible { snapshot: Some(Arc::new(snapshot)), in_flight: None };
+        let visible = Visible {
+            active: Generation::default(),
+            below: Some(Arc::new(below)),
+            in_flight: None,
+            last: Timestamp::from_unix_millis(0),
+        };
         Self {
             clock,
             queue: Queue::default(),
-            path,
+            segments,
+            space,
             values,
+            reserve: Mutex::new(reserve),
+            wake: Notify::new(),
+            progress: Notify::new(),
+            hurry: AtomicBool::new(false),
+            lacks_room: AtomicBool::new(false),
+            clearing: Mutex::new(()),
+            path,
             visible: RwLock::new(visible),
             failure: OnceLock::new(),
         }
@@ -91,7 +166,7 @@ impl Shared {
 
     /// Announces a group and returns the instant that decides it.
     pub(super) fn announce(&self, batch: &[KeyedChange]) -> Timestamp {
-        let keys = batch.iter().map(|keyed| keyed.key.clone()).collect();
+        let keys = batch.iter().map(|keyed| Arc::clone(&keyed.key)).collect();
         let mut visible = self.visible.write();
         // Under the lock: a reader that was before it has an earlier time.
         let decided = self.clock.now();
@@ -109,29 +184,188 @@ impl Shared {
         }
     }
 
-    /// Shows readers the latest commit. Returns what they were shown before, which some may still
-    /// read.
-    pub(super) fn publish(&self, snapshot: Snapshot) -> Weak<Snapshot> {
-        let old = self.visible.write().snapshot.replace(Arc::new(snapshot));
-        // Freed outside of the lock.
-        old.as_ref().map(Arc::downgrade).unwrap_or_default()
+    /// Runs `decide` on what is there. Nothing becomes visible meanwhile.
+    pub(super) fn decide<T>(
+        &self,
+        decide: impl FnOnce(&Generation, &Arc<Below>) -> T,
+    ) -> Result<T, StoreError> {
+        let visible = self.visible.read();
+        let below = visible.below.as_ref().ok_or_else(|| self.failure())?;
+        Ok(decide(&visible.active, below))
     }
 
-    /// What readers are shown.
-    pub(super) fn shown(&self) -> Weak<Snapshot> {
-        self.visible.read().snapshot.as_ref().map(Arc::downgrade).unwrap_or_default()
+    /// Shows readers what was logged in the frame `sequence` of `segment`, after it was decided on top
+    /// of `below`.
+    pub(super) fn publish(
+        &self,
+        mut rows: Vec<(StoredKey, Row)>,
+        below: &Arc<Below>,
+        segment: u64,
+        sequence: u64,
+        decided: Timestamp,
+    ) {
+        let mut visible = self.visible.write();
+        // What was active when it was decided may have been sealed since, or be in the tree by now.
+        if !visible.below.as_ref().is_some_and(|shown| Arc::ptr_eq(shown, below)) {
+            rows.iter_mut().for_each(|(_, row)| row.has_older = true);
+        }
+        let active = &mut visible.active;
+        (active.segment, active.sequence) = (segment, sequence);
+        active.since.get_or_insert(decided);
+        visible.last = decided;
+        let active = &mut visible.active;
+        let mut freed = Vec::new();
+        for (key, row) in rows {
+            let before = active.insert(key, row).and_then(|before| before.held?.place);
+            freed.extend(before.map(|place| Extent::around(place.offset, place.len)));
+        }
+        if !freed.is_empty() {
+            let again = visible.below.as_ref().map(|below| below.again());
+            self.replace(&mut visible, again, freed);
+        }
     }
 
-    /// Runs `work`, which returns the snapshot to go on with, while no reader can take one.
-    pub(super) fn without_snapshot<T>(
+    /// Shows something else below the active generation, and frees what may still be read through
+    /// what was shown before. Everything that is shown goes by here, so that what is freed waits for
+    /// all of it.
+    fn replace(&self, visible: &mut Visible, below: Option<Below>, freed: Vec<Extent>) {
+        let shown = std::mem::replace(&mut visible.below, below.map(Arc::new));
+        let shown_by = shown.as_ref().map(Arc::downgrade).unwrap_or_default();
+        self.space.lock().retire(shown_by, freed);
+    }
+
+    /// Ends the active generation, if there is anything in it; the next one goes on in `segment`, or
+    /// in the same.
+    pub(super) fn seal(&self, segment: Option<u64>) {
+        let mut visible = self.visible.write();
+        self.seal_visible(&mut visible);
+        if let Some(segment) = segment {
+            visible.active.segment = segment;
+        }
+    }
+
+    fn seal_visible(&self, visible: &mut Visible) {
+        let Some(below) = visible.below.as_ref().filter(|_| !visible.active.is_empty()) else {
+            return;
+        };
+        let mut below = below.again();
+        let Generation { segment, sequence, .. } = visible.active;
+        let next = Generation::after(segment, sequence);
+        below.sealed.push(Arc::new(std::mem::replace(&mut visible.active, next)));
+        self.replace(visible, Some(below), Vec::new());
+        self.wake.notify_one();
+    }
+
+    /// Bytes of memory that the young generations take, roughly, and those of the active one.
+    pub(super) fn weight(&self) -> (usize, usize) {
+        let visible = self.visible.read();
+        let active = visible.active.weight();
+        let sealed = visible.below.iter().flat_map(|below| &below.sealed);
+        (active + sealed.map(|generation| generation.weight()).sum::<usize>(), active)
+    }
+
+    /// The oldest generation, whether it is sealed, and how many are.
+    pub(super) fn oldest(&self) -> Oldest {
+        let visible = self.visible.read();
+        let sealed = visible.below.as_ref().map_or(&[][..], |below| &below.sealed);
+        Oldest {
+            sealed: sealed.first().cloned(),
+            count: sealed.len(),
+            since: sealed.first().map_or(visible.active.since, |oldest| oldest.since),
+            has_large: sealed.first().map_or(visible.active.has_large, |oldest| oldest.has_large),
+            last: visible.last,
+        }
+    }
+
+    /// Which of these keys a generation after `oldest` knows.
+    pub(super) fn known_later(&self, oldest: &Arc<Generation>, keys: &[StoredKey]) -> Vec<bool> {
+        let visible = self.visible.read();
+        let sealed = visible.below.as_ref().map_or(&[][..], |below| &below.sealed);
+        let later = sealed.iter().filter(|sealed| !Arc::ptr_eq(sealed, oldest));
+        let later: Vec<_> = later.map(|sealed| &**sealed).chain([&visible.active]).collect();
+        let known = |key: &StoredKey| later.iter().any(|later| later.get(key).is_some());
+        keys.iter().map(known).collect()
+    }
+
+    /// Shows readers the tree as it is now, and frees what it freed. Where `reached` is all in the
+    /// tree, it goes at the same instant.
+    pub(super) fn show_tree(
+        &self,
+        tree: Snapshot,
+        reached: Option<&Arc<Generation>>,
+        freed: Vec<Extent>,
+    ) {
+        let mut visible = self.visible.write();
+        let Some(shown) = visible.below.clone() else { return };
+        let mut below = shown.over(tree);
+        if let Some(reached) = reached {
+            below.sealed.retain(|sealed| !Arc::ptr_eq(sealed, reached));
+            below.checkpoints += 1;
+        }
+        let first = below.sealed.first().map_or(visible.active.segment, |first| first.segment);
+        self.replace(&mut visible, Some(below), freed);
+        drop(visible);
+        // Whatever nobody else reads is freed outside of the lock.
+        drop(shown);
+        if reached.is_some() {
+            self.segments.give_up_before(first);
+        }
+    }
+
+    /// Runs `work`, which returns the tree to go on with, while no reader can look into it.
+    pub(super) fn without_tree<T>(
         &self,
         work: impl FnOnce() -> Result<(T, Snapshot), BoxError>,
     ) -> Result<T, BoxError> {
         let mut visible = self.visible.write();
-        visible.snapshot = None;
-        let (result, snapshot) = work()?;
-        visible.snapshot = Some(Arc::new(snapshot));
+        let Some(Below { sealed, checkpoints, .. }) = visible.below.as_ref().map(|b| b.again())
+        else {
+            return Err("there is no tree to go on from".into());
+        };
+        self.replace(&mut visible, None, Vec::new());
+        let (result, tree) = work()?;
+        let tree = Arc::new(tree);
+        self.replace(&mut visible, Some(Below { sealed, tree, checkpoints }), Vec::new());
         Ok(result)
+    }
+
+    /// Brings everything that is young into the tree.
+    pub(super) async fn flush(&self) -> Result<(), StoreError> {
+        loop {
+            self.check()?;
+            if self.lacks_room.load(Ordering::SeqCst) {
+                let source = "the disk is full".into();
+                return Err(StoreError::Unavailable { backend: "file", source });
+            }
+            let progress = self.progress.notified();
+            if self.oldest().since.is_none() {
+                return Ok(());
+            }
+            self.hasten();
+            progress.await;
+        }
+    }
+
+    /// Has everything that is young brought into the tree.
+    pub(super) fn hasten(&self) {
+        self.hurry.store(true, Ordering::SeqCst);
+        self.wake.notify_one();
+    }
+
+    /// What a change will meet below the young generations, looked up before it is queued.
+    pub(super) fn look_up(&self, key: &[u8]) -> Result<Option<Lookup>, StoreError> {
+        let visible = self.visible.read();
+        if visible.active.get(key).is_some() {
+            return Ok(None);
+        }
+        let below = visible.below.clone().ok_or_else(|| self.failure())?;
+        drop(visible);
+        if newest(&below.sealed, key).is_some() {
+            return Ok(None);
+        }
+        // Whatever is wrong will show again, when the change is decided.
+        let held = below.tree.get(key).ok();
+        Ok(held.map(|held| Lookup { below, held }))
     }
 
     /// The size of the tree's file.
@@ -141,7 +375,17 @@ impl Shared {
 
     /// The size of all files.
     pub(super) fn file_size(&self) -> std::io::Result<u64> {
-        Ok(self.tree_size()? + self.values.len()?)
+        Ok(self.tree_size()? + self.values.len()? + self.segments.size())
+    }
+
+    /// Records in the tree and rows of the young generations. What is in both counts twice.
+    pub(super) async fn stored(&self) -> Result<u64, StoreError> {
+        let rows = |active: &Generation| active.len() as u64;
+        let stored = |view: &View, active: &u64| {
+            let sealed = view.below.sealed.iter().map(|sealed| sealed.len() as u64).sum::<u64>();
+            Ok(view.below.tree.len()? + sealed + active)
+        };
+        self.read(|_| false, rows, stored).await
     }
 
     /// Notes the first reason why the store can no longer be trusted.
@@ -162,21 +406,24 @@ impl Shared {
         if self.failure.get().is_some() { Err(self.failure()) } else { Ok(()) }
     }
 
-    /// Runs `read` on the latest snapshot, after the group in flight where that `concerns` it.
-    pub(super) async fn read<T>(
+    /// Runs `read` on what is there, after the group in flight where that `concerns` it. What it
+    /// needs of the active generation is what `copy` takes from it.
+    pub(super) async fn read<A, T>(
         &self,
         concerns: impl Fn(&Group) -> bool,
-        read: impl Fn(&View) -> Result<T, ReadError>,
+        copy: impl Fn(&Generation) -> A,
+        read: impl Fn(&View, &A) -> Result<T, ReadError>,
     ) -> Result<T, StoreError> {
         let now = self.clock.now();
         loop {
-            let (view, in_flight) = self.view(now)?;
-            if let Some(group) = in_flight.filter(|group| group.decided < now && concerns(group)) {
-                drop(view);
-                group.landing().await;
-                continue;
-            }
-            match read(&view) {
+            let (view, active) = match self.look(now, &concerns, &copy)? {
+                Look::Wait(group) => {
+                    group.landing().await;
+                    continue;
+                }
+                Look::See(view, active) => (view, active),
+            };
+            match read(&view, &active) {
                 Err(ReadError::Engine(error)) if !self.is_replaced(&view).await => {
                     return Err(self.refused(ReadError::Engine(error)));
                 }
@@ -185,6 +432,23 @@ impl Shared {
                 Ok(found) => return Ok(found),
             }
         }
+    }
+
+    /// Takes what a reader needs, all at one instant.
+    fn look<A>(
+        &self,
+        now: Timestamp,
+        concerns: impl Fn(&Group) -> bool,
+        copy: impl Fn(&Generation) -> A,
+    ) -> Result<Look<A>, StoreError> {
+        self.check()?;
+        let visible = self.visible.read();
+        let in_flight = visible.in_flight.as_ref().filter(|group| group.decided < now);
+        if let Some(group) = in_flight.filter(|group| concerns(group)) {
+            return Ok(Look::Wait(Arc::clone(group)));
+        }
+        let below = visible.below.clone().ok_or_else(|| self.failure())?;
+        Ok(Look::See(View { now, below }, copy(&visible.active)))
     }
 
     /// What the caller is told about a read that failed. An unreadable file fails the store.
@@ -199,44 +463,170 @@ impl Shared {
     }
 
     /// Whether another engine has taken the place of the one that `view` reads from. An engine
-    /// that ran out of room reads no more either, and is replaced before its group lands.
+    /// that ran out of room reads no more either, and is replaced while nobody can look.
     pub(super) async fn is_replaced(&self, view: &View) -> bool {
         let in_flight = self.visible.read().in_flight.clone();
         if let Some(group) = in_flight {
             group.landing().await;
         }
         let visible = self.visible.read();
-        let current = visible.snapshot.as_ref().map(|snapshot| snapshot.generation);
-        current.is_some_and(|current| current != view.snapshot.generation)
+        let current = visible.below.as_ref().map(|below| below.tree.generation);
+        current.is_some_and(|current| current != view.below.tree.generation)
     }
 
-    /// A view for longer than a moment: it does not depend on any group in flight.
+    /// A view for longer than a moment: it depends neither on a group in flight nor on the active
+    /// generation.
     pub(super) async fn settled_view(&self) -> Result<View, StoreError> {
         let now = self.clock.now();
-        if let (_, Some(group)) = self.view(now)? {
+        let in_flight = self.visible.read().in_flight.clone();
+        if let Some(group) = in_flight {
             group.landing().await;
         }
-        Ok(self.view(now)?.0)
-    }
-
-    fn view(&self, now: Timestamp) -> Result<(View, Option<Arc<Group>>), StoreError> {
         self.check()?;
-        let visible = self.visible.read();
-        let snapshot = visible.snapshot.clone().ok_or_else(|| self.failure())?;
-        Ok((View { now, snapshot }, visible.in_flight.clone()))
+        let mut visible = self.visible.write();
+        self.seal_visible(&mut visible);
+        let below = visible.below.clone().ok_or_else(|| self.failure())?;
+        Ok(View { now, below })
     }
 }
 
-/// The store at one instant.
+/// What a reader finds when it looks.
+enum Look<A> {
+    /// A group that it must wait for.
+    Wait(Arc<Group>),
+    /// What it came for.
+    See(View, A),
+}
+
+/// The oldest of the young generations.
+#[derive(Debug)]
+pub(super) struct Oldest {
+    /// The oldest sealed one.
+    pub(super) sealed: Option<Arc<Generation>>,
+    /// How many are sealed.
+    pub(super) count: usize,
+    /// When its first row came, sealed or not; `None` where nothing is young.
+    pub(super) since: Option<Timestamp>,
+    /// Whether it has held a large value.
+    pub(super) has_large: bool,
+    /// When something was last logged.
+    pub(super) last: Timestamp,
+}
+
+/// What a page needs of the active generation.
+#[derive(Debug)]
+pub(super) struct ActiveRows {
+    rows: Vec<(StoredKey, Row)>,
+    /// There are more behind these.
+    cut: bool,
+}
+
+impl ActiveRows {
+    /// Copies the rows from `start` on whose keys begin with `prefix`.
+    pub(super) fn copy(active: &Generation, start: Bound<&[u8]>, prefix: &[u8]) -> Self {
+        let mut within = active.range(start).take_while(|(key, _)| key.starts_with(prefix));
+        let rows = within.by_ref().take(ACTIVE_ROWS);
+        let rows: Vec<_> = rows.map(|(key, row)| (Arc::clone(key), row.clone())).collect();
+        Self { cut: within.next().is_some(), rows }
+    }
+
+    /// None.
+    pub(super) fn none() -> Self {
+        Self { rows: Vec::new(), cut: false }
+    }
+
+    /// The key from which on it is not known what there is.
+    fn end(&self) -> Option<&StoredKey> {
+        self.rows.last().filter(|_| self.cut).map(|(key, _)| key)
+    }
+}
+
+/// The store at one instant, but for the active generation.
 #[derive(Debug)]
 pub(super) struct View {
     pub(super) now: Timestamp,
-    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) below: Arc<Below>,
 }
 
 impl View {
-    /// The record, unless it has expired.
-    pub(super) fn live(&self, record: Record) -> Option<Record> {
-        record.is_live(self.now).then_some(record)
+    /// The live record under a key, of which the active generation knows `active`.
+    pub(super) fn point(
+        &self,
+        key: &[u8],
+        active: Option<&Row>,
+    ) -> Result<Option<Record>, ReadError> {
+        match active {
+            Some(row) => self.live(key, row.held.as_ref()),
+            None => match newest(&self.below.sealed, key) {
+                Some(row) => self.live(key, row.held.as_ref()),
+                None => self.live(key, self.below.tree.get(key)?.as_ref()),
+            },
+        }
+    }
+
+    /// The record with its value, unless it has expired.
+    fn live(&self, key: &[u8], held: Option<&Held>) -> Result<Option<Record>, ReadError> {
+        let live = held.filter(|held| held.record.is_live(self.now));
+        live.map(|held| self.below.tree.record(key, held)).transpose()
+    }
+
+    /// Hands every key from `start` on to `visit`, in order, with its record where that is live.
+    /// Returns the key before which it ended, where more of the active generation must be known.
+    pub(super) fn walk(
+        &self,
+        start: Bound<&[u8]>,
+        active: &ActiveRows,
+        visit: impl FnMut(&[u8], Option<Record>) -> Result<Walk, ReadError>,
+    ) -> Result<Option<StoredKey>, ReadError> {
+        let mut young = Merge::new(&active.rows, &self.below.sealed, start);
+        let mut walker = Walker { view: self, visit, end: active.end(), ended: None };
+        self.below.tree.walk(start, |key, stored| {
+            while let Some((next, row)) = young.next_if(|next| next < key) {
+                if matches!(walker.step(next, row.held.as_ref())?, Walk::Stop) {
+                    return Ok(Walk::Stop);
+                }
+            }
+            match young.next_if(|next| next == key) {
+                Some((_, row)) => walker.step(key, row.held.as_ref()),
+                None => walker.step(key, Some(&stored.held()?)),
+            }
+        })?;
+        while walker.ended.is_none() {
+            let Some((key, row)) = young.next() else { break };
+            walker.step(key, row.held.as_ref())?;
+        }
+        let was_cut = matches!(walker.ended, Some(Ended::Cut) | None);
+        Ok(active.end().filter(|_| was_cut).cloned())
+    }
+}
+
+/// Why a walk ended before it was through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// Its visitor has seen enough.
+    Enough,
+    /// What comes next is not known.
+    Cut,
+}
+
+/// A walk over what is young and what is in the tree.
+struct Walker<'a, V> {
+    view: &'a View,
+    visit: V,
+    end: Option<&'a StoredKey>,
+    ended: Option<Ended>,
+}
+
+impl<V: FnMut(&[u8], Option<Record>) -> Result<Walk, ReadError>> Walker<'_, V> {
+    fn step(&mut self, key: &[u8], held: Option<&Held>) -> Result<Walk, ReadError> {
+        if self.end.is_some_and(|end| *key >= **end) {
+            self.ended = Some(Ended::Cut);
+            return Ok(Walk::Stop);
+        }
+        let walk = (self.visit)(key, self.view.live(key, held)?)?;
+        if matches!(walk, Walk::Stop) {
+            self.ended = Some(Ended::Enough);
+        }
+        Ok(walk)
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use redb::ReadableTable;
+use redb::{ReadableDatabase, ReadableTable};
 use tempfile::TempDir;
 use wane::clock::{ManualClock, SharedClock, SystemClock};
 use wane::store::{Key, Life, Outcome, Store, StoreError, Value, Write};
@@ -66,7 +66,7 @@ fn a_store_that_many_create_at_once_is_created_once() {
         }
         let files = fs::read_dir(directory.path()).unwrap();
         let names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
-        assert_eq!(names.len(), 2, "round {round}: {names:?}");
+        assert_eq!(names.len(), 3, "round {round}: {names:?}");
     }
 }
 
@@ -205,6 +205,10 @@ async fn a_file_older_than_its_acknowledgements_is_refused() {
     fs::write(&path, old).unwrap();
     assert!(damaged(&directory).contains("acknowledged"));
     fs::remove_file(directory.path().join("acknowledged")).unwrap();
+    // The log has been ahead of it as well.
+    let refused = FileStore::open(directory.path(), SystemClock::shared()).unwrap_err();
+    assert!(refused.to_string().contains("was acknowledged"), "{refused}");
+    fs::remove_file(directory.path().join("log/acknowledged")).unwrap();
     assert!(FileStore::open(directory.path(), SystemClock::shared()).is_ok());
 }
 
@@ -251,11 +255,98 @@ async fn a_newer_format_is_told_from_damage() {
     {
         let mut state = transaction.open_table(STATE).unwrap();
         let row = state.get(()).unwrap().unwrap().value();
-        state.insert((), (3, row.1, row.2, row.3, row.4)).unwrap();
+        state.insert((), (4, row.1, row.2, row.3, row.4)).unwrap();
     }
     transaction.commit().unwrap();
     drop(database);
     let error = FileStore::open(directory.path(), SystemClock::shared()).unwrap_err();
-    assert!(matches!(error, OpenError::NewerFormat { found: 3, known: 2, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::NewerFormat { found: 4, known: 3, .. }), "{error:?}");
     assert!(error.to_string().contains("use a newer one"), "{error}");
+}
+
+/// Copies what a kill at this moment would leave.
+fn left_by_a_kill(directory: &TempDir) -> TempDir {
+    let left = self::directory();
+    for folder in ["", "log"] {
+        let (from, to) = (directory.path().join(folder), left.path().join(folder));
+        fs::create_dir_all(&to).expect("a folder");
+        for file in fs::read_dir(from).expect("a folder").flatten() {
+            if file.path().is_file() {
+                fs::copy(file.path(), to.join(file.file_name())).expect("a copy");
+            }
+        }
+    }
+    left
+}
+
+#[tokio::test]
+async fn what_only_the_log_holds_is_there_after_a_kill() {
+    let directory = directory();
+    let store = FileStore::create(directory.path(), SystemClock::shared()).unwrap();
+    assert!(insert(&store, "a", "1").await.unwrap().is_applied());
+    store.flush().await.unwrap();
+    assert!(insert(&store, "b", "2").await.unwrap().is_applied());
+    let removed = store.compare_and_delete(&key("a"), b"1", wane::store::Fence::NONE).await;
+    assert!(removed.unwrap().is_applied());
+    let left = left_by_a_kill(&directory);
+    for _ in 0..2 {
+        let store = FileStore::open(left.path(), SystemClock::shared()).unwrap();
+        assert_eq!(store.get(&key("a")).await.unwrap(), None);
+        assert_eq!(*store.get(&key("b")).await.unwrap().unwrap().value, *b"2");
+    }
+}
+
+#[tokio::test]
+async fn a_log_without_its_tree_is_refused_with_what_is_missing() {
+    let directory = directory();
+    let store = FileStore::create(directory.path(), SystemClock::shared()).unwrap();
+    assert!(insert(&store, "a", "1").await.unwrap().is_applied());
+    let left = left_by_a_kill(&directory);
+    let tree = left.path().join("records.redb");
+    let aside = left.path().join("aside");
+    fs::rename(&tree, &aside).unwrap();
+    assert!(damaged(&left).contains("it is missing, and the log beside it is there"));
+    let created = FileStore::open_or_create(left.path(), SystemClock::shared()).unwrap_err();
+    assert!(matches!(created, OpenError::Damaged { .. }), "{created:?}");
+    assert!(!tree.exists(), "nothing was created in its place");
+    fs::rename(aside, tree).unwrap();
+    assert!(FileStore::open(left.path(), SystemClock::shared()).is_ok());
+}
+
+#[tokio::test]
+async fn a_tree_without_its_log_is_refused_with_what_is_missing() {
+    let directory = filled().await;
+    fs::remove_dir_all(directory.path().join("log")).unwrap();
+    let refused = FileStore::open(directory.path(), SystemClock::shared()).unwrap_err();
+    assert!(matches!(&refused, OpenError::Damaged { path, .. } if path.ends_with("log")));
+    assert!(refused.to_string().contains("put it back"), "{refused}");
+}
+
+/// A store of format 2 is one of format 3 without a log.
+#[tokio::test]
+async fn an_older_store_is_upgraded_once() {
+    const STATE: redb::TableDefinition<'_, (), (u64, u64, u64, u64, u64)> =
+        redb::TableDefinition::new("state");
+    const LOGGED: redb::TableDefinition<'_, (), u64> = redb::TableDefinition::new("logged");
+    let directory = filled().await;
+    let path = directory.path().join("records.redb");
+    let database = redb::Database::open(&path).unwrap();
+    let transaction = database.begin_write().unwrap();
+    {
+        let mut state = transaction.open_table(STATE).unwrap();
+        let row = state.get(()).unwrap().unwrap().value();
+        state.insert((), (2, row.1, row.2, row.3, row.4)).unwrap();
+        assert!(transaction.delete_table(LOGGED).unwrap());
+    }
+    transaction.commit().unwrap();
+    drop(database);
+    fs::remove_dir_all(directory.path().join("log")).unwrap();
+    for later in ["later", "and later"] {
+        let store = FileStore::open(directory.path(), SystemClock::shared()).unwrap();
+        assert_eq!(*store.get(&key("7")).await.unwrap().unwrap().value, *b"value");
+        assert!(insert(&store, later, "x").await.unwrap().is_applied());
+    }
+    let database = redb::Database::open(&path).unwrap();
+    let state = database.begin_read().unwrap().open_table(STATE).unwrap();
+    assert_eq!(state.get(()).unwrap().unwrap().value().0, 3);
 }

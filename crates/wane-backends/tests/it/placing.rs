@@ -47,7 +47,7 @@ async fn a_placed_store_is_whole_and_the_draft_is_none() {
     FileStore::place(&draft, directory.path()).unwrap();
     assert!(FileStore::exists(directory.path()) && !FileStore::exists(&draft));
     assert_eq!(held(directory.path()).await, b"filled");
-    assert_eq!(names(directory.path()), ["acknowledged", "draft", "records.redb"]);
+    assert_eq!(names(directory.path()), ["acknowledged", "draft", "log", "records.redb"]);
     assert!(names(&draft).is_empty());
 }
 
@@ -60,7 +60,7 @@ async fn large_values_are_placed_with_their_store() {
     fs::write(directory.path().join("values"), "left behind").unwrap();
     FileStore::place(&draft, directory.path()).unwrap();
     assert!(held(directory.path()).await == large.as_bytes());
-    let files = ["acknowledged", "draft", "records.redb", "reserve", "values"];
+    let files = ["acknowledged", "draft", "log", "records.redb", "reserve", "values"];
     assert_eq!(names(directory.path()), files, "what a store with large values has");
     assert!(names(&draft).is_empty());
 }

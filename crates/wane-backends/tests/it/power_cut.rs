@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use wane::clock::SystemClock;
+use wane_backends::OpenError;
 use wane_backends::file::FileStore;
 
 use crate::proof::child::{Process, Role};
@@ -168,6 +169,11 @@ fn a_store_that_acknowledges_before_sync_is_caught_by_a_power_cut() {
     let mut verifier = Verifier::default();
     verifier.replay(&ledger::read(&ledger));
     assert!(verifier.acknowledged() > 0, "nothing was acknowledged");
+    // Where its files do not fit together any more, it does not even open.
+    match FileStore::open(&directory, SystemClock::shared()) {
+        Err(OpenError::Damaged { .. }) => return,
+        opened => drop(opened.expect("the store opens or is damaged")),
+    }
     check_reopened(&directory, &mut verifier);
     assert!(verifier.wrongs().contains(&Wrong::Lost), "not caught: {:?}", verifier.wrongs());
 }

@@ -1,91 +1,68 @@
-//! The one writer of a file: it applies groups of changes, syncs once per group, then answers.
+//! The one writer of a store: it decides groups of changes, logs each with one sync, then answers.
 //!
 //! ```text
-//! callers -> queue -> decide and store a group -> sync -> publish the snapshot -> answer
+//! callers -> queue -> decide a group -> log it -> show it to readers -> answer
 //! ```
 //!
-//! Sweeping rides along: a few due records with each group while callers wait, thousands at a time
-//! once nobody has come for a while, and then the file is made smaller if little is left in it.
+//! Nothing is shown before it is durable, and nobody is answered before it is shown. What a group
+//! decides it decides against what it has decided already, the young generations and the tree, in
+//! this order.
 //!
-//! A failed commit may or may not be on disk. Its callers are told so, and the store refuses
-//! everything from then on: only opening the file again can tell. A full disk is the exception. The
-//! file is opened again at once, which tells; readers go on, and callers are refused until there is
-//! room, for which `clearing` sees to it.
+//! A failed sync may or may not have reached the disk. Its callers are told so, and the store refuses
+//! everything from then on: only opening it again can tell. A disk without room is the exception, as
+//! logging needs none: callers are refused, and readers go on.
 
-mod clearing;
+mod deciding;
+mod pace;
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
-use wane::store::{BoxError, StoreError, Timestamp};
+use wane::store::{Outcome, StoreError, Timestamp};
 
+use self::deciding::{Decided, Deciding};
+use self::pace::Pace;
 use super::acknowledged::Acknowledged;
-use super::directory::Directory;
-use super::engine::{Applied, Chores, Engine, KeyedChange, Snapshot, Unapplied};
-use super::lent_storage::{Lender, LentStorage};
-use super::queue::{Answers, Job, Taken};
-use super::reserve::Reserve;
-use super::room::Room;
-use super::tentative_storage::TentativeStorage;
-use super::view::Shared;
+use super::format::LARGE;
+use super::large::LargeValues;
+use super::lent_storage::is_lack_of_room;
+use super::log::frame::Draft;
+use super::log::{Log, Unlogged};
+use super::queue::{Answers, Job, KeyedChange, Taken};
+use super::view::{Below, Shared};
+use super::young::{Row, StoredKey};
 
-/// What is done along with a group.
-const BUSY: Chores = Chores { sweep: 32, pack: 0 };
+/// How long nobody must have come before the log is made smaller.
+const SHRINK_AFTER: Duration = Duration::from_secs(1);
 
-/// What is done in one step while nobody waits.
-const IDLE: Chores = Chores { sweep: 2_048, pack: 0 };
-
-/// Bytes of large values moved in one step while nobody waits.
-const PACK_IDLE: u64 = 8 << 20;
-
-/// How long nobody must have come before the writer takes time for larger steps.
-const IDLE_AFTER: Duration = Duration::from_millis(10);
-
-/// How long nothing must have been written before the file is made smaller.
-const COMPACT_AFTER: Duration = Duration::from_secs(1);
-
-/// How long the writer sleeps at most, so that an expiry far ahead needs no exact timer.
-const LONGEST_SLEEP: Duration = Duration::from_secs(60);
-
-/// Files that have less than this together are left as they are, and so is a small one.
-const COMPACT_ABOVE: u64 = 8 << 20;
-const SMALL_FILE: u64 = 1 << 20;
-
-/// Compaction copies what is left, and callers wait for it: no more than this is worth it.
-const COMPACT_AT_MOST: u64 = 64 << 20;
-
-/// How many times the size of its records a file may have. An ordinary B-tree takes about twice.
-const COMPACT_FROM: u64 = 3;
+/// How long a group waits for room to be made, after one that had none.
+const AWAIT_ROOM: Duration = Duration::from_millis(250);
 
 /// The writer's side of an open store.
 #[derive(Debug)]
 pub(super) struct Writer {
-    engine: Engine,
-    file: OpenFile,
+    log: Log,
+    acknowledged: Acknowledged,
+    large: LargeValues,
     shared: Arc<Shared>,
-    next_due: Option<Timestamp>,
-    compaction: Compaction,
-    room: Room,
-    /// What opening the file again has to write, while there is no room even for that.
-    unaccepted: Option<TentativeStorage<LentStorage>>,
+    pace: Pace,
+    draft: Draft,
+    encoded: Vec<u8>,
+    /// There was no room for the last group.
+    starved: bool,
 }
 
-/// The file that engines are opened on.
-#[derive(Debug)]
-pub(super) struct OpenFile {
-    pub(super) directory: Directory,
-    pub(super) lender: Lender,
-    pub(super) acknowledged: Acknowledged,
-    pub(super) reserve: Reserve,
-}
-
-/// Why a commit failed, by what its callers are told.
+/// Why a group was not applied, by what its callers are told.
 #[derive(Debug)]
 enum Failure {
     /// The disk is full, and nothing was applied.
     NoRoom,
+    /// The store has failed before, and nothing was applied.
+    Refused(StoreError),
     /// It may have been applied.
     InDoubt(String),
 }
@@ -95,32 +72,40 @@ impl Failure {
         let backend = "file";
         match self {
             Self::NoRoom => StoreError::Unavailable { backend, source: "the disk is full".into() },
+            Self::Refused(error) => {
+                StoreError::Unavailable { backend, source: error.to_string().into() }
+            }
             Self::InDoubt(reason) => StoreError::Unknown { backend, source: reason[..].into() },
         }
     }
 }
 
-/// When to look whether the file can be made smaller.
-#[derive(Debug)]
-struct Compaction {
-    /// Set by each commit, taken back by a look at the file.
-    due: bool,
-    /// What the file was last made to be, so that it is not tried again for little.
-    size: u64,
+/// Without room nothing was applied; whatever else goes wrong leaves a doubt.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if is_lack_of_room(&error) { Self::NoRoom } else { Self::InDoubt(error.to_string()) }
+    }
+}
+
+impl From<Unlogged> for Failure {
+    fn from(unlogged: Unlogged) -> Self {
+        match unlogged {
+            Unlogged::NoRoom => Self::NoRoom,
+            Unlogged::InDoubt(error) => Self::InDoubt(error.to_string()),
+        }
+    }
 }
 
 impl Writer {
-    pub(super) fn new(
-        engine: Engine,
-        file: OpenFile,
-        shared: Arc<Shared>,
-        next_due: Option<Timestamp>,
-    ) -> Self {
-        let (compaction, room) = (Compaction { due: true, size: 0 }, Room::new());
-        Self { engine, file, shared, next_due, compaction, room, unaccepted: None }
+    pub(super) fn new(log: Log, acknowledged: Acknowledged, shared: Arc<Shared>) -> Self {
+        let large = LargeValues::new(Arc::clone(&shared.values), Arc::clone(&shared.space));
+        shared.seal(Some(log.segment()));
+        let (draft, encoded) = (Draft::default(), Vec::new());
+        let (pace, starved) = (Pace::default(), false);
+        Self { log, acknowledged, large, shared, pace, draft, encoded, starved }
     }
 
-    /// Works until the queue is closed and empty, or the engine fails. Callers that are left, and
+    /// Works until the queue is closed and empty, or the store fails. Callers that are left, and
     /// those to come, are answered either way.
     pub(super) fn run(mut self, runtime: &Runtime) {
         if catch_unwind(AssertUnwindSafe(|| self.work(runtime))).is_err() {
@@ -132,57 +117,78 @@ impl Writer {
 
     fn work(&mut self, runtime: &Runtime) {
         let mut last_group = 0;
-        loop {
-            let goes_on = match self.shared.queue.take(last_group) {
-                Taken::Closed => {
-                    // Notes the time, so that what readers saw expire stays gone after reopening.
-                    // A failure is noted where callers would look for it, and none is left.
-                    if !self.room.is_lacking() {
-                        drop(self.commit(Vec::new(), Chores::default()));
-                    }
-                    false
-                }
+        while self.shared.check().is_ok() {
+            match self.shared.queue.take(self.pace.gathers(last_group)) {
+                Taken::Closed => return,
                 Taken::Group(jobs) => {
                     last_group = jobs.len();
-                    let goes_on = self.serve(jobs);
+                    if self.starved || self.shared.lacks_room.load(Ordering::SeqCst) {
+                        runtime.block_on(self.await_room());
+                    }
+                    self.serve(jobs);
                     if last_group == 1 {
                         self.shared.queue.look_out();
                     }
-                    goes_on
                 }
-                Taken::Nothing => runtime.block_on(self.rest()) || self.tidy(),
-            };
-            if !goes_on {
-                return;
+                Taken::Nothing => {
+                    if !runtime.block_on(self.rest()) {
+                        self.shrink();
+                    }
+                }
             }
         }
     }
 
-    /// Waits for a job. `false` means that nobody came and there is time to tidy up.
+    /// Waits for a job. `false` means that nobody came for a while.
     async fn rest(&self) -> bool {
-        let now = self.shared.clock.now();
-        let longest = if self.compaction.due { COMPACT_AFTER } else { LONGEST_SLEEP };
-        let due = self.next_due.map_or(longest, |due| now.until(due));
-        let due = due.clamp(IDLE_AFTER, longest);
-        let pause = if self.room.is_lacking() { self.room.rest() } else { due };
-        let sleep = self.shared.clock.sleep(pause);
         tokio::select! {
             biased;
             () = self.shared.queue.arrival() => true,
-            () = sleep => false,
+            () = self.shared.clock.sleep(SHRINK_AFTER), if self.log.is_large() => false,
         }
     }
 
-    /// Applies a group and answers it. `false` means that the engine has failed.
-    fn serve(&mut self, jobs: Vec<Job>) -> bool {
+    /// Goes on in a small segment, once the tree has all that was logged.
+    fn shrink(&mut self) {
+        if self.shared.weight().0 > 0 {
+            return;
+        }
+        match self.log.shrink() {
+            Ok(()) => {
+                let segment = self.log.segment();
+                self.shared.seal(Some(segment));
+                self.shared.segments.give_up_before(segment);
+                self.shared.segments.remove_superfluous();
+            }
+            // The segment that there is does as well.
+            Err(error) => {
+                tracing::warn!(backend = "file", %error, "the log cannot be made smaller")
+            }
+        }
+    }
+
+    /// Gives what has died young a moment to make room.
+    async fn await_room(&self) {
+        let progress = self.shared.progress.notified();
+        self.shared.hasten();
+        // Where none is made, the group is told so.
+        drop(tokio::time::timeout(AWAIT_ROOM, progress).await);
+    }
+
+    /// Applies a group and answers it.
+    fn serve(&mut self, jobs: Vec<Job>) {
         let mut batch = Vec::with_capacity(jobs.len());
         let mut replies = Vec::with_capacity(jobs.len());
         for Job { changes, reply } in jobs {
             replies.push((changes.len(), reply));
             batch.extend(changes);
         }
-        let result = if self.has_room() { self.commit(batch, BUSY) } else { Err(Failure::NoRoom) };
-        let mut outcomes = result.map(|applied| applied.outcomes.into_iter());
+        let result = match self.pace.wait(&self.shared, &self.log) {
+            true => self.commit(batch),
+            false => Err(Failure::NoRoom),
+        };
+        self.starved = matches!(result, Err(Failure::NoRoom));
+        let mut outcomes = result.map(Vec::into_iter);
         for (count, reply) in replies {
             let answers: Answers = match &mut outcomes {
                 Ok(outcomes) => Ok(outcomes.by_ref().take(count).collect()),
@@ -191,192 +197,90 @@ impl Writer {
             // A caller that no longer waits has dropped its end, which is its right.
             drop(reply.send(answers));
         }
-        self.goes_on()
     }
 
-    /// Whether the engine has not failed.
-    fn goes_on(&self) -> bool {
-        self.shared.check().is_ok()
-    }
-
-    /// Makes a batch durable and visible. Where it fails for another reason than a full disk, notes
-    /// that for all callers to come.
-    fn commit(&mut self, batch: Vec<KeyedChange>, chores: Chores) -> Result<Applied, Failure> {
+    /// Makes a group durable and visible. Where that leaves a doubt, notes it for all callers to
+    /// come.
+    fn commit(
+        &mut self,
+        batch: Vec<KeyedChange>,
+    ) -> Result<Vec<Result<Outcome, StoreError>>, Failure> {
+        let shared = Arc::clone(&self.shared);
+        let has_large = batch.iter().any(|keyed| keyed.weight() >= LARGE);
+        let _not_clearing = has_large.then(|| shared.clearing.lock());
+        if has_large && !self.has_room() {
+            return Err(Failure::NoRoom);
+        }
         let now = self.shared.announce(&batch);
-        let result = self.try_commit(batch, chores, now).or_else(|unapplied| {
-            if self.file.lender.only_lacked_room() {
-                return self.start_over(unapplied);
+        let result = self.decide(batch, now).and_then(|decided| {
+            let Decided { rows, below, outcomes } = decided;
+            if !rows.is_empty() {
+                self.log(rows, &below, now)?;
             }
-            self.shared.fail(&unapplied.reason);
-            Err(Failure::InDoubt(unapplied.reason))
+            self.large.keep();
+            Ok(outcomes)
         });
+        if result.is_err() {
+            self.large.abandon();
+            // What has died young makes room once it is gone.
+            self.shared.hasten();
+        }
+        if let Err(Failure::InDoubt(reason)) = &result {
+            self.shared.fail(reason);
+        }
         self.shared.land();
         result
     }
 
-    fn try_commit(
+    /// Whether there is room for large values. Some is set aside before the first one, which may
+    /// leave none.
+    fn has_room(&self) -> bool {
+        let mut reserve = self.shared.reserve.lock();
+        if !reserve.was_tried() {
+            reserve.fill();
+        }
+        !self.shared.lacks_room.load(Ordering::SeqCst)
+    }
+
+    fn decide(&mut self, batch: Vec<KeyedChange>, now: Timestamp) -> Result<Decided, Failure> {
+        let large = &mut self.large;
+        let shared = Arc::clone(&self.shared);
+        let decided = shared.decide(|active, below| {
+            let mut deciding = Deciding::new(active, below, large, now);
+            for change in batch {
+                deciding.change(change)?;
+            }
+            Ok(deciding.decided())
+        });
+        decided.unwrap_or_else(|error| Err(Failure::Refused(error)))
+    }
+
+    /// Logs what keys come to hold, and shows it to readers.
+    fn log(
         &mut self,
-        batch: Vec<KeyedChange>,
-        chores: Chores,
+        rows: Vec<(StoredKey, Row)>,
+        below: &Arc<Below>,
         now: Timestamp,
-    ) -> Result<Applied, Unapplied> {
-        // redb can panic on a page that rotted since it was verified.
-        let mut applied = catch_unwind(AssertUnwindSafe(|| self.engine.apply(batch, chores, now)))
-            .unwrap_or_else(|_| Err(BoxError::from("a page of the file is damaged").into()))?;
-        self.file.acknowledged.note(applied.commit).map_err(BoxError::from)?;
-        let shown_before = self.shared.publish(self.engine.snapshot().map_err(BoxError::from)?);
-        self.engine.retire(shown_before, std::mem::take(&mut applied.freed));
-        self.next_due = applied.next_due;
-        self.compaction.due = true;
-        if !self.file.reserve.was_tried() {
-            self.set_room_aside();
-        }
-        Ok(applied)
-    }
-
-    /// Goes on with another engine after one that ran out of room, and finds out what became of
-    /// the changes that it was to make. Readers wait meanwhile.
-    fn start_over(&mut self, unapplied: Unapplied) -> Result<Applied, Failure> {
-        let Unapplied { reason, staged } = unapplied;
-        let before = self.engine.last_commit();
-        let shared = Arc::clone(&self.shared);
-        let shown = shared.shown();
-        match shared.without_snapshot(|| self.reopen(shown)) {
-            Ok(last) if last == before => Err(Failure::NoRoom),
-            // What did not fit was not needed.
-            Ok(last) => staged.filter(|staged| staged.commit == last).ok_or_else(|| {
-                shared.fail(&reason);
-                Failure::InDoubt(reason)
-            }),
-            Err(error) => {
-                let reason = format!("{reason}, and then the file could not be opened: {error}");
-                shared.fail(&reason);
-                Err(Failure::InDoubt(reason))
+    ) -> Result<(), Failure> {
+        self.large.sync()?;
+        self.draft.clear();
+        for (key, row) in &rows {
+            self.encoded.clear();
+            if let Some(held) = &row.held {
+                held.entry().encode(key, &mut self.encoded);
             }
+            self.draft.push(key, &self.encoded);
         }
-    }
-
-    /// Opens another engine and returns its last commit. Some may still read what was `shown`.
-    fn reopen(&mut self, shown: Weak<Snapshot>) -> Result<(u64, Snapshot), BoxError> {
-        let before = self.engine.last_commit();
-        let OpenFile { directory, lender, acknowledged, .. } = &mut self.file;
-        // What is found there is about to be shown.
-        lender.sync()?;
-        let mut opened = directory.open_engine(lender, self.engine.generation() + 1)?;
-        let last = opened.found.commit;
-        if last < before {
-            return Err(format!("commit {before} was acknowledged, the file has {last}").into());
+        if !self.log.fits(&self.draft) {
+            self.log.rotate(&self.draft)?;
+            self.shared.seal(Some(self.log.segment()));
         }
-        let unaccepted = match opened.storage.accept() {
-            Ok(()) => None,
-            Err(_) if lender.only_lacked_room() => Some(opened.storage),
-            Err(error) => return Err(error.into()),
-        };
-        acknowledged.note(last)?;
-        let snapshot = opened.engine.snapshot()?;
-        self.next_due = opened.engine.next_due()?;
-        self.unaccepted = unaccepted;
-        opened.engine.take_over(&mut self.engine, shown);
-        self.engine = opened.engine;
-        // The tree may need what the changes took that did not come to be.
-        self.trim_values()?;
-        // Making the file smaller needs room too: not again for little.
-        self.compaction.size = self.shared.tree_size()?;
-        self.room.ran_out(self.shared.clock.monotonic());
-        Ok((last, snapshot))
-    }
-
-    /// Does one step of what can wait. `false` means that the engine has failed.
-    fn tidy(&mut self) -> bool {
-        if !self.has_room() {
-            return self.goes_on();
-        }
-        let now = self.shared.clock.now();
-        if self.is_due(now) {
-            if self.commit(Vec::new(), IDLE).is_err() {
-                return self.goes_on();
-            }
-            // Callers that came meanwhile go before the next slice.
-            if self.is_due(now) {
-                return true;
-            }
-        }
-        // Here also right after a sweep: where records fall due all the time, the writer never
-        // rests long enough to be woken for nothing else.
-        if !self.compaction.due {
-            return true;
-        }
-        if !self.pack_if_worthwhile() {
-            return self.goes_on();
-        }
-        self.set_room_aside();
-        match self.compact_if_worthwhile() {
-            Ok(()) => true,
-            Err(error) => {
-                self.shared.fail(&error.to_string());
-                false
-            }
-        }
-    }
-
-    /// Whether something is to be removed.
-    fn is_due(&self, now: Timestamp) -> bool {
-        self.next_due.is_some_and(|due| due <= now)
-    }
-
-    /// Makes the file of large values smaller. `false` means that there is more to do, or that the
-    /// engine has failed.
-    fn pack_if_worthwhile(&mut self) -> bool {
-        let (used, end) = self.engine.values_extent();
-        if self.is_worthwhile(end, used) {
-            let pack = Chores { sweep: 0, pack: PACK_IDLE };
-            match self.commit(Vec::new(), pack) {
-                Ok(applied) if applied.packed == 0 => {}
-                Ok(_) | Err(_) => return false,
-            }
-        }
-        if let Err(error) = self.trim_values() {
-            self.shared.fail(&error.to_string());
-            return false;
-        }
-        true
-    }
-
-    /// Gives back what is free at the end of the file of large values.
-    fn trim_values(&mut self) -> std::io::Result<()> {
-        match self.engine.trim_values() {
-            Err(_) if self.file.lender.only_lacked_room() => Ok(()),
-            trimmed => trimmed,
-        }
-    }
-
-    /// Whether a file of this size with so many bytes in it should be made smaller.
-    fn is_worthwhile(&self, size: u64, left: u64) -> bool {
-        size > SMALL_FILE
-            && size > COMPACT_FROM * left
-            && left < COMPACT_AT_MOST
-            && self.shared.file_size().is_ok_and(|all| all > COMPACT_ABOVE)
-    }
-
-    fn compact_if_worthwhile(&mut self) -> Result<(), BoxError> {
-        self.compaction.due = false;
-        let left = self.engine.stored_bytes();
-        let size = self.shared.tree_size()?;
-        if !self.is_worthwhile(size, left) || size <= self.compaction.size * 3 / 2 {
-            return Ok(());
-        }
-        let shared = Arc::clone(&self.shared);
-        let shown = shared.shown();
-        let outcome = shared.without_snapshot(|| match self.engine.compact() {
-            Err(_) if self.file.lender.only_lacked_room() => Ok((Ok(()), self.reopen(shown)?.1)),
-            compacted => Ok((compacted, self.engine.snapshot()?)),
-        })?;
-        match outcome {
-            Ok(()) => self.compaction.size = self.shared.tree_size()?,
-            // A scan still holds a snapshot: another time.
-            Err(redb::CompactionError::TransactionInProgress) => self.compaction.due = true,
-            Err(error) => return Err(error.into()),
-        }
+        let began = self.shared.clock.monotonic();
+        let sequence = self.log.append(&mut self.draft, now)?;
+        self.pace.synced(self.shared.clock.monotonic().saturating_sub(began));
+        // It is in the log, whatever becomes of the note.
+        self.acknowledged.note(sequence).map_err(|error| Failure::InDoubt(error.to_string()))?;
+        self.shared.publish(rows, below, self.log.segment(), sequence, now);
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use wane_backends::file::{FaultyDisk, FileStore};
 
 use super::ledger::{self, Ledger, Line};
 use super::workload::Workload;
-use super::{runtime, wait};
+use super::{beside_checkpoints, runtime, wait};
 use crate::full_of_values::killed::fill_and_outlive;
 
 /// What a child does until it is killed.
@@ -119,7 +119,7 @@ fn child_of_a_proof() {
         Role::WorkUnsynced => {
             let disk = FaultyDisk::seeded(seed).ignoring_syncs();
             let store = FileStore::open_on(&disk, &directory, Arc::clone(&clock));
-            store.map(|store| work_with(store, callers, &clock, &ledger))
+            store.map(|store| work_with(&store, callers, &clock, &ledger))
         }
         Role::Open => FileStore::open(&directory, clock).map(drop),
         Role::FillAndOutlive => fill_and_outlive(&directory, &ledger),
@@ -136,11 +136,13 @@ fn work(
     ledger: &Arc<Ledger>,
 ) -> Result<(), OpenError> {
     let store = FileStore::open_or_create(directory, Arc::clone(clock))?;
-    work_with(store, workload, clock, ledger);
+    work_with(&store, workload, clock, ledger);
     Ok(())
 }
 
-fn work_with(store: FileStore, workload: Workload, clock: &SharedClock, ledger: &Arc<Ledger>) {
+fn work_with(store: &FileStore, workload: Workload, clock: &SharedClock, ledger: &Arc<Ledger>) {
     ledger.note(&Line::Opened);
-    runtime().block_on(workload.run(&Arc::new(store), clock, ledger));
+    let shared = Arc::new(store.clone());
+    let callers = workload.run(&shared, clock, ledger);
+    runtime().block_on(beside_checkpoints(store, callers));
 }

@@ -57,6 +57,23 @@ pub(crate) fn wait(duration: Duration) {
     std::thread::sleep(duration);
 }
 
+/// Does `work` while what it logs is brought into the tree over and over, so that whatever strikes
+/// strikes checkpoints too.
+pub(crate) async fn beside_checkpoints<T>(store: &FileStore, work: impl Future<Output = T>) -> T {
+    let clock = SystemClock::shared();
+    let checkpoints = async {
+        loop {
+            // A store that has failed says so to the callers at work.
+            drop(store.flush().await);
+            clock.sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::select! {
+        done = work => done,
+        () = checkpoints => unreachable!("checkpoints go on"),
+    }
+}
+
 /// Opens the store as the next process would, and checks it against the verifier's notes.
 pub(crate) fn check_reopened(directory: &Path, verifier: &mut Verifier) {
     let clock = SystemClock::shared();

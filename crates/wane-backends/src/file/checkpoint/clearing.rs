@@ -4,14 +4,18 @@
 //! full -> due? -> give some of the reserve up -> remove, more at a time -> fill it up -> go on
 //! ```
 //!
-//! What has expired must leave, and leaving takes room first: that is what the reserve is for. What
+//! What has expired must leave, young or in the tree, and leaving takes room first: that is what the
+//! reserve is for. What
 //! is freed goes to the reserve before it goes to callers, so that the next time there is one. Most
 //! of it lies inside of the file of large values: where its end is in use, values are moved from
 //! there until so much can be cut off.
 
 use std::time::Duration;
 
-use super::{BUSY, Chores, Failure, Writer};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{BUSY, Batch, Checkpointer, Chores, Failure};
 use crate::file::tentative_storage::TentativeStorage;
 
 /// Records removed at a time: at first, and at most. What one step frees, a later one can use.
@@ -24,25 +28,26 @@ const STEPS: usize = 16;
 /// Bytes of large values that are moved to fill the reserve up, at least.
 const MOVED: u64 = 8 << 20;
 
-impl Writer {
+impl Checkpointer {
     /// Whether the disk has room, as far as anybody knows. Where it had none, a commit of next to
     /// nothing tells from time to time.
     pub(super) fn has_room(&mut self) -> bool {
         if !self.room.is_lacking() {
             return true;
         }
+        let shared = Arc::clone(&self.shared);
+        let _nobody_else = shared.clearing.lock();
         let now = self.shared.clock.monotonic();
-        let can_remove = self.is_due(self.shared.clock.now()) && self.file.reserve.has_some();
-        let file = &mut self.file;
+        let mut reserve = self.shared.reserve.lock();
+        let has_died = self.is_due(self.shared.clock.now()) || self.has_died_young();
+        let can_remove = has_died && reserve.has_some();
+        let directory = &self.file.directory;
         let looks_good = || {
-            can_remove
-                || if file.reserve.is_given_up() {
-                    file.reserve.fill()
-                } else {
-                    file.directory.has_room()
-                }
+            can_remove || if reserve.is_given_up() { reserve.fill() } else { directory.has_room() }
         };
-        if !self.room.is_time(now, looks_good) {
+        let is_time = self.room.is_time(now, looks_good);
+        drop(reserve);
+        if !is_time {
             return false;
         }
         let fits = self.fits(now, BUSY) || (can_remove && self.fits_with_reserve(now));
@@ -50,6 +55,7 @@ impl Writer {
             return false;
         }
         self.room.found(now);
+        self.shared.lacks_room.store(false, Ordering::SeqCst);
         true
     }
 
@@ -65,18 +71,18 @@ impl Writer {
         self.unaccepted = None;
         // One that did not fit may turn out to be in the file, which is then opened anew, and that may
         // not have fitted: what comes next would be held in memory alone.
-        self.commit(Vec::new(), chores).is_ok() && self.unaccepted.is_none()
+        self.commit(Batch::default(), chores, None).is_ok() && self.unaccepted.is_none()
     }
 
     /// The same for a small removal, once some of the reserve is given up.
     fn fits_with_reserve(&mut self, now: Duration) -> bool {
         let removal = Chores { sweep: FIRST_REMOVAL, pack: 0 };
-        self.goes_on() && self.file.reserve.give_up() && self.fits(now, removal)
+        self.goes_on() && self.shared.reserve.lock().give_up() && self.fits(now, removal)
     }
 
     /// Whether the reserve is as it was before it was given up, after removing what is due.
     fn has_made_up(&mut self, now: Duration) -> bool {
-        if !self.file.reserve.is_given_up() {
+        if !self.shared.reserve.lock().is_given_up() {
             return true;
         }
         if self.remove_due().is_err() || !self.goes_on() {
@@ -84,7 +90,7 @@ impl Writer {
         }
         let pack = Chores { sweep: 0, pack: MOVED };
         let is_made_up =
-            self.refills() || (self.commit(Vec::new(), pack).is_ok() && self.refills());
+            self.refills() || (self.commit(Batch::default(), pack, None).is_ok() && self.refills());
         // Somebody else may have taken what was given up. Callers are then served from what is free
         // inside of the files, but not soon, as long as that is not known.
         if is_made_up || self.room.has_waited_long() {
@@ -94,13 +100,23 @@ impl Writer {
         false
     }
 
+    /// Whether something young has died, which takes room until its generation goes.
+    fn has_died_young(&self) -> bool {
+        let now = self.shared.clock.now();
+        self.shared.oldest().sealed.is_some_and(|oldest| oldest.has_dead(now))
+    }
+
     fn remove_due(&mut self) -> Result<(), Failure> {
+        while self.has_died_young() {
+            let Some(oldest) = self.shared.oldest().sealed else { break };
+            self.bring(&oldest)?;
+        }
         let mut sweep = FIRST_REMOVAL;
         for _ in 0..STEPS {
             if !self.is_due(self.shared.clock.now()) {
                 break;
             }
-            self.commit(Vec::new(), Chores { sweep, pack: 0 })?;
+            self.commit(Batch::default(), Chores { sweep, pack: 0 }, None)?;
             sweep = (2 * sweep).min(LAST_REMOVAL);
         }
         Ok(())
@@ -112,14 +128,14 @@ impl Writer {
             self.shared.fail(&error.to_string());
             return false;
         }
-        self.file.reserve.fill()
+        self.shared.reserve.lock().fill()
     }
 
     /// Sets room aside, where large values may come to need it. Where there is too little, the log
     /// says so, and it is tried again when there is time.
     pub(super) fn set_room_aside(&mut self) {
         if self.engine.values_extent().1 > 0 {
-            self.file.reserve.fill();
+            self.shared.reserve.lock().fill();
         }
     }
 }

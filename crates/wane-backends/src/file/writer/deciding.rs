@@ -1,0 +1,163 @@
+//! Deciding a group: each change against what the ones before it in the group left behind.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use wane::store::{Condition, Current, Outcome, Record, Step, StoreError, Timestamp, Value};
+
+use super::Failure;
+use crate::file::engine::ReadError;
+use crate::file::format;
+use crate::file::large::LargeValues;
+use crate::file::queue::{KeyedChange, Lookup};
+use crate::file::view::Below;
+use crate::file::young::{Generation, Held, Row, StoredKey, newest};
+
+/// A group while it is being decided.
+pub(super) struct Deciding<'a> {
+    active: &'a Generation,
+    below: &'a Arc<Below>,
+    large: &'a mut LargeValues,
+    now: Timestamp,
+    /// What keys come to hold, in no order that matters.
+    rows: Vec<(StoredKey, Row)>,
+    index: HashMap<StoredKey, usize, foldhash::fast::RandomState>,
+    outcomes: Vec<Result<Outcome, StoreError>>,
+}
+
+/// What became of a group.
+pub(super) struct Decided {
+    /// What keys come to hold.
+    pub(super) rows: Vec<(StoredKey, Row)>,
+    /// What lay below the active generation.
+    pub(super) below: Arc<Below>,
+    /// By position in the group. A corrupt record fails its own change only.
+    pub(super) outcomes: Vec<Result<Outcome, StoreError>>,
+}
+
+/// What a change meets under its key, expired or not.
+struct Met {
+    held: Option<Held>,
+    has_older: bool,
+}
+
+impl<'a> Deciding<'a> {
+    pub(super) fn new(
+        active: &'a Generation,
+        below: &'a Arc<Below>,
+        large: &'a mut LargeValues,
+        now: Timestamp,
+    ) -> Self {
+        let (rows, index, outcomes) = (Vec::new(), HashMap::default(), Vec::new());
+        Self { active, below, large, now, rows, index, outcomes }
+    }
+
+    pub(super) fn decided(self) -> Decided {
+        let below = Arc::clone(self.below);
+        Decided { rows: self.rows, below, outcomes: self.outcomes }
+    }
+
+    /// Decides one change. An error ends the group.
+    pub(super) fn change(&mut self, keyed: KeyedChange) -> Result<(), Failure> {
+        let KeyedChange { key, change, lookup } = keyed;
+        let Met { held, has_older } = match self.meet(&key, lookup) {
+            Ok(met) => met,
+            Err(ReadError::Record(error)) => {
+                self.outcomes.push(Err(error));
+                return Ok(());
+            }
+            Err(ReadError::Engine(error)) => return Err(Failure::InDoubt(error.to_string())),
+        };
+        let live = held.filter(|held| held.record.is_live(self.now));
+        let (mut record, place) = live.map_or((None, None), |held| (Some(held.record), held.place));
+        // A large value is read only where something depends on it.
+        let mut unread = place;
+        if matches!(change.condition(), Condition::Equals(_))
+            && let Some(place) = unread.take()
+        {
+            match self.large.read(&key, place)? {
+                Ok(value) => fill(&mut record, value),
+                Err(error) => {
+                    self.outcomes.push(Err(format::corrupt(&key, error)));
+                    return Ok(());
+                }
+            }
+        }
+        let step = change.decide(record.as_ref().map(Current::from), self.now);
+        if matches!(step, Step::Refuse)
+            && let Some(place) = unread.take()
+        {
+            match self.large.read(&key, place)? {
+                Ok(value) => fill(&mut record, value),
+                Err(error) => {
+                    self.outcomes.push(Err(format::corrupt(&key, error)));
+                    return Ok(());
+                }
+            }
+        }
+        self.outcomes.push(Ok(step.outcome(|| record)));
+        self.carry_out(key, step, has_older)
+    }
+
+    /// What lies under a key.
+    fn meet(&self, key: &StoredKey, lookup: Option<Lookup>) -> Result<Met, ReadError> {
+        let met = |row: &Row, has_older| Met { held: row.held.clone(), has_older };
+        if let Some(at) = self.index.get(key) {
+            let row = &self.rows[*at].1;
+            return Ok(met(row, row.has_older));
+        }
+        if let Some(row) = self.active.get(key) {
+            return Ok(met(row, row.has_older));
+        }
+        if let Some(row) = newest(&self.below.sealed, key) {
+            return Ok(met(row, true));
+        }
+        // No generation has reached the tree since: what was found in it then is what it holds.
+        let is_valid = |lookup: &Lookup| lookup.below.checkpoints == self.below.checkpoints;
+        let held = match lookup.filter(is_valid) {
+            Some(lookup) => lookup.held,
+            None => self.below.tree.get(key)?,
+        };
+        Ok(Met { has_older: held.is_some(), held })
+    }
+
+    fn carry_out(&mut self, key: StoredKey, step: Step, has_older: bool) -> Result<(), Failure> {
+        let held = match step {
+            Step::Refuse => return Ok(()),
+            Step::Remove(_) => None,
+            Step::Store(record) => {
+                let place = self.large.put(&key, &record.value)?;
+                let value = if place.is_some() { Value::default() } else { owned(&record.value) };
+                Some(Held { record: Record { value, ..record }, place })
+            }
+        };
+        let row = Row { held, has_older };
+        match self.index.get(&key) {
+            Some(at) => {
+                let before = std::mem::replace(&mut self.rows[*at].1, row);
+                // It is never logged, so nobody sees it.
+                if let Some(place) = before.held.and_then(|held| held.place) {
+                    self.large.give_up(place);
+                }
+            }
+            None => {
+                self.index.insert(Arc::clone(&key), self.rows.len());
+                self.rows.push((key, row));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The value with memory of its own: a caller's may be a part of something much larger.
+fn owned(value: &Value) -> Value {
+    // It was a value before, so it is one.
+    Value::copy_from_slice(value).unwrap_or_else(|_| value.clone())
+}
+
+/// Puts a value that was read into the record that it belongs to.
+fn fill(record: &mut Option<Record>, value: Value) {
+    if let Some(record) = record {
+        record.value = value;
+    }
+}
