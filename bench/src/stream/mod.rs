@@ -8,8 +8,8 @@
 //! are counted by their parts, and the storm compares ids.
 //!
 //! Flow: `through` puts messages in and takes them out; `latency` times the way of a batch; `parked`,
-//! `storm`, `token` and, when it is asked for, `archive` are bars of their own; `growth` repeats `through` with more of everything,
-//! and `cassandra` on another store.
+//! `storm`, `token`, `tier` and, when it is asked for, `archive` are bars of their own; `growth` repeats
+//! `through` with more of everything, and `cassandra` on another store.
 
 mod archive;
 mod cassandra;
@@ -25,6 +25,7 @@ mod readers;
 mod server;
 mod storm;
 mod through;
+mod tier;
 mod token;
 
 use std::path::PathBuf;
@@ -80,6 +81,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, BoxError> {
     };
     let parts: &[Part] = &[
         token::run,
+        tier::run,
         through::run,
         latency::run,
         storm::run,
