@@ -13,7 +13,7 @@
 //! Within a process a directory opens once; everyone who opens it shares that store. Between
 //! processes redb's lock on the file decides.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -77,8 +77,6 @@ pub(super) struct OpenedStore {
     pub(super) file: OpenFile,
     pub(super) reserve: Reserve,
     pub(super) replayed: Replayed,
-    /// Places of young large values that are the tree's already.
-    pub(super) handed_over: HashSet<u64>,
     pub(super) space: SharedSpace,
 }
 
@@ -147,8 +145,8 @@ impl Directory {
             return Err(self.without_tree());
         }
         match fs::create_dir(self.log()) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            created => created.and_then(|()| sync(&self.path)).map_err(|error| self.io(error)),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(self.io(error)),
+            _ => sync(&self.path).map_err(|error| self.io(error)),
         }
     }
 
@@ -187,7 +185,8 @@ impl Directory {
             }
         })?;
         // From here on the store is in its place; without the file beside it, it opens as well.
-        fs::rename(draft.acknowledged(), self.acknowledged())
+        sync(&self.path)
+            .and_then(|()| fs::rename(draft.acknowledged(), self.acknowledged()))
             .and_then(|()| fs::remove_file(draft.records()))
             .and_then(|()| remove_if_there(&draft.values()))
             .and_then(|()| remove_if_there(&draft.reserve()))
@@ -227,7 +226,6 @@ impl Directory {
         }
         let replayed = self.replay(disk, &found, &lender)?;
         let listed = opened.engine.listed().map_err(|error| self.refused(error))?;
-        let handed_over = replayed.handed_over(&listed);
         *space.lock() = Space::beside(replayed.in_use(listed));
         let (mut engine, reserve) = self.accept(opened).map_err(|error| self.io(error))?;
         let mut commit = found.commit;
@@ -236,10 +234,13 @@ impl Directory {
         }
         // What is found is shown to callers from here on. It also takes the little room that later
         // numbers need.
-        acknowledged.note(commit).map_err(|error| self.io(error))?;
+        match acknowledged.note(commit) {
+            Err(error) if is_lack_of_room(&error) => {}
+            noted => noted.map_err(|error| self.io(error))?,
+        }
         let directory = self.clone();
         let file = OpenFile { directory, lender, acknowledged };
-        Ok(OpenedStore { engine, found, file, reserve, replayed, handed_over, space })
+        Ok(OpenedStore { engine, found, file, reserve, replayed, space })
     }
 
     /// The files of the store beside its log.

@@ -276,6 +276,11 @@ impl Engine {
         Ok(Snapshot { records, values: self.values.file(), generation: self.generation })
     }
 
+    /// The latest time that was decided at.
+    pub(super) fn time(&self) -> Timestamp {
+        self.state.time
+    }
+
     /// The number of the last commit.
     pub(super) fn last_commit(&self) -> u64 {
         self.state.commit

@@ -25,11 +25,14 @@ pub(super) struct LargeValues {
     gathered: Gathered,
     /// What the group has taken.
     taken: Vec<Extent>,
+    /// What it has taken and needs no more. It is not free as long as something may be written there.
+    dropped: Vec<Extent>,
 }
 
 impl LargeValues {
     pub(super) fn new(values: Arc<ValuesFile>, space: SharedSpace) -> Self {
-        Self { values, space, gathered: Gathered::default(), taken: Vec::new() }
+        let (taken, dropped) = (Vec::new(), Vec::new());
+        Self { values, space, gathered: Gathered::default(), taken, dropped }
     }
 
     /// Finds a place for a value and writes it there, if it is large.
@@ -60,32 +63,29 @@ impl LargeValues {
     /// Gives up what the group has taken for a value that it has replaced itself.
     pub(super) fn give_up(&mut self, place: Place) {
         let at = self.taken.iter().position(|taken| taken.offset == place.offset);
-        let given_up = at.map(|at| self.taken.swap_remove(at));
-        self.space.lock().give_up(given_up);
+        self.dropped.extend(at.map(|at| self.taken.swap_remove(at)));
     }
 
-    /// Makes the values of the group durable.
+    /// Makes the values of the group durable, after they were flushed.
     pub(super) fn sync(&mut self) -> io::Result<()> {
-        if self.taken.is_empty() {
-            return Ok(());
-        }
-        self.flush()?;
-        self.values.sync()
+        if self.taken.is_empty() { Ok(()) } else { self.values.sync() }
     }
 
-    /// The group was logged: what it has taken is in use.
+    /// The group was logged, or may have been: what it has taken is in use.
     pub(super) fn keep(&mut self) {
         self.taken.clear();
+        self.abandon();
     }
 
     /// The group came to nothing: what it has taken is free, and nobody has seen it.
     pub(super) fn abandon(&mut self) {
         self.gathered.bytes.clear();
-        self.space.lock().give_up(self.taken.drain(..));
+        let given_up = self.taken.drain(..).chain(self.dropped.drain(..));
+        self.space.lock().give_up(given_up);
     }
 
     /// Writes what was gathered.
-    fn flush(&mut self) -> io::Result<()> {
+    pub(super) fn flush(&mut self) -> io::Result<()> {
         if !self.gathered.bytes.is_empty() {
             self.values.write(self.gathered.offset, &self.gathered.bytes)?;
             self.gathered.bytes.clear();
@@ -120,6 +120,24 @@ impl Gathered {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file::disk::FileSystem;
+    use crate::file::space::Space;
+
+    /// What was gathered for it must not be written over what another puts there.
+    #[test]
+    fn a_value_that_its_own_group_replaces_is_given_up_with_the_group() {
+        let home = tempfile::tempdir().unwrap();
+        let values = ValuesFile::open(home.path().join("values"), Arc::new(FileSystem)).unwrap();
+        let space: SharedSpace = Arc::new(parking_lot::Mutex::new(Space::beside([])));
+        let mut large = LargeValues::new(Arc::new(values), Arc::clone(&space));
+        let place = large.put(b"key", &vec![1; LARGE]).unwrap().unwrap();
+        large.give_up(place);
+        assert_eq!(space.lock().used(), Extent::around(0, place.len).len, "it is not free yet");
+        large.flush().unwrap();
+        large.sync().unwrap();
+        large.keep();
+        assert_eq!((space.lock().used(), large.gathered.bytes.len()), (0, 0));
+    }
 
     #[test]
     fn values_side_by_side_are_gathered_and_others_are_not() {

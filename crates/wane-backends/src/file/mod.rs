@@ -257,8 +257,7 @@ impl FileStore {
 impl Inner {
     fn start(path: PathBuf, clock: SharedClock, disk: &Arc<dyn Disk>) -> Result<Self, OpenError> {
         let directory = Directory::new(&path);
-        let OpenedStore { engine, found, file, reserve, replayed, handed_over, space } =
-            directory.open(disk)?;
+        let OpenedStore { engine, found, file, reserve, replayed, space } = directory.open(disk)?;
         clock.never_before(found.time.max(replayed.recovered.time.unwrap_or(found.time)));
         let io = |source| OpenError::Io { path: path.clone(), source };
         let snapshot = engine.snapshot().map_err(|error| io(error.into()))?;
@@ -273,7 +272,7 @@ impl Inner {
         let writer = Writer::new(log, replayed.acknowledged, Arc::clone(&shared));
         let writer = thread("wane-file-writer", move |runtime| writer.run(runtime)).map_err(io)?;
         let (seen, told) = (Arc::clone(&shared), Arc::clone(&closing));
-        let checkpointer = Checkpointer::new(engine, file, seen, told, handed_over, next_due);
+        let checkpointer = Checkpointer::new(engine, file, seen, told, next_due);
         let checkpointer = thread("wane-file-tree", move |runtime| checkpointer.run(runtime));
         let threads = Threads { writer, checkpointer: checkpointer.map_err(io)? };
         Ok(Self { shared, path, closing, threads: Mutex::new(Some(threads)) })
@@ -308,6 +307,8 @@ impl Drop for Inner {
 /// Where a scan of a file goes on: after a key, in the picture that the scan began with.
 #[derive(Debug)]
 pub struct FileScanCursor {
+    /// The store that the scan is of.
+    shared: Arc<Shared>,
     view: View,
     after: Vec<u8>,
 }
@@ -362,17 +363,22 @@ impl Store for FileStore {
             Some(cursor) => cursor,
             None => {
                 let view = self.inner.shared.settled_view().await?;
-                FileScanCursor { view, after: Vec::new() }
+                FileScanCursor { shared: Arc::clone(&self.inner.shared), view, after: Vec::new() }
             }
         };
         let shared = &self.inner.shared;
         shared.check()?;
+        if !Arc::ptr_eq(shared, &cursor.shared) {
+            let source = "the scan is of a store that was closed; begin a new one".into();
+            return Err(StoreError::Unavailable { backend: "file", source });
+        }
         match scan_page(&cursor, limit) {
             Ok((page, after)) => {
-                let next = after.map(|after| FileScanCursor { view: cursor.view, after });
+                let FileScanCursor { shared, view, .. } = cursor;
+                let next = after.map(|after| FileScanCursor { shared, view, after });
                 Ok(ScanPage { rows: page, next })
             }
-            Err(ReadError::Engine(_)) if shared.is_replaced(&cursor.view).await => {
+            Err(ReadError::Engine(_)) if shared.is_replaced(cursor.view.generation()).await => {
                 let source = "the disk became full, which ended the scan; begin a new one".into();
                 Err(StoreError::Unavailable { backend: "file", source })
             }
@@ -463,7 +469,7 @@ fn scan_page(
     cursor: &FileScanCursor,
     limit: PageLimit,
 ) -> Result<(Vec<Row>, Option<Vec<u8>>), ReadError> {
-    let FileScanCursor { view, after } = cursor;
+    let FileScanCursor { view, after, .. } = cursor;
     let mut fill = PageFill::new(limit);
     let mut last = None;
     let mut walked = 0;

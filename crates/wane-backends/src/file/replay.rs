@@ -1,6 +1,5 @@
 //! Opening the log: what was logged and has not reached the tree becomes young again.
 
-use std::collections::HashSet;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use wane::store::{Record, Timestamp};
 use super::acknowledged::Acknowledged;
 use super::engine::Found;
 use super::format::{Entry, Place};
+use super::lent_storage::is_lack_of_room;
 use super::log::{Folder, Recovered, Segments, Shelf, Unread, recover};
 use super::space::Extent;
 use super::values::ValuesFile;
@@ -56,7 +56,7 @@ impl Replayed {
             generation.since = Some(Timestamp::from_unix_millis(0));
         }
         let note = folder.join(ACKNOWLEDGED);
-        let (acknowledged, told) = Acknowledged::open(&note, found.identity)?;
+        let (mut acknowledged, told) = Acknowledged::open(&note, found.identity)?;
         if let Some(told) = told.filter(|told| recovered.last < *told) {
             let reason = format!(
                 "frame {told} was acknowledged, and the log ends at frame {}; if an older log was put \
@@ -64,6 +64,11 @@ impl Replayed {
                 recovered.last
             );
             return Err(Unread::Damaged { path: folder.to_path_buf(), reason });
+        }
+        // It also takes the little room that later numbers need. Where there is none, it says too little.
+        match acknowledged.note(recovered.last) {
+            Err(error) if is_lack_of_room(&error) => {}
+            noted => noted?,
         }
         let generations = generations.into_iter().map(Arc::new).collect();
         let segments = Segments::new(shelf, found.identity, &recovered.segments);
@@ -94,23 +99,14 @@ impl Replayed {
     pub(super) fn in_use(&self, mut listed: Vec<Extent>) -> Vec<Extent> {
         listed.extend(self.places().map(|place| Extent::around(place.offset, place.len)));
         listed.sort_unstable_by_key(|extent| extent.offset);
-        // What everything stopped in the middle of bringing into the tree is in both.
-        listed.dedup();
         listed
-    }
-
-    /// The places that are `listed` by the tree already, as everything stopped in the middle of
-    /// bringing them there.
-    pub(super) fn handed_over(&self, listed: &[Extent]) -> HashSet<u64> {
-        let listed: HashSet<_> = listed.iter().map(|extent| extent.offset).collect();
-        self.places().map(|place| place.offset).filter(|offset| listed.contains(offset)).collect()
     }
 
     /// The places of all large values that are young. One that a later generation has replaced is in
     /// use until its own has reached the tree.
     fn places(&self) -> impl Iterator<Item = Place> {
         let rows = self.generations.iter().flat_map(|young| young.range(Bound::Unbounded));
-        rows.filter_map(|(_, row)| row.held.as_ref()?.place)
+        rows.filter_map(|(_, row)| row.place())
     }
 }
 

@@ -81,10 +81,8 @@ pub(super) struct Checkpointer {
     file: OpenFile,
     shared: Arc<Shared>,
     closing: Arc<AtomicBool>,
-    /// Places of young large values that are the tree's already.
-    handed_over: HashSet<u64>,
-    /// Those that are, if the transaction under way is committed.
-    offered: Vec<u64>,
+    /// Places of large values that are the tree's once the transaction under way is committed.
+    offered: HashSet<u64>,
     next_due: Option<Timestamp>,
     compaction: Compaction,
     room: Room,
@@ -119,13 +117,17 @@ struct Compaction {
     size: u64,
 }
 
+/// What is swept along with so much that comes in: more, so that what has expired never piles up.
+fn sweeping(settled: &[Settled]) -> Chores {
+    Chores { sweep: BUSY.sweep.max(2 * settled.len()), ..BUSY }
+}
+
 impl Checkpointer {
     pub(super) fn new(
         engine: Engine,
         file: OpenFile,
         shared: Arc<Shared>,
         closing: Arc<AtomicBool>,
-        handed_over: HashSet<u64>,
         next_due: Option<Timestamp>,
     ) -> Self {
         let (compaction, room) = (Compaction { due: true, size: 0 }, Room::new());
@@ -134,8 +136,7 @@ impl Checkpointer {
             file,
             shared,
             closing,
-            handed_over,
-            offered: Vec::new(),
+            offered: HashSet::new(),
             next_due,
             compaction,
             room,
@@ -157,12 +158,10 @@ impl Checkpointer {
                 return self.finish();
             }
             let oldest = self.shared.oldest();
-            let hurry = self.shared.hurry.swap(false, Ordering::SeqCst);
-            if self.is_ripe(&oldest, hurry) && self.has_room() {
+            let nudged = self.shared.nudged.swap(false, Ordering::SeqCst);
+            if self.is_ripe(&oldest) && self.has_room() {
                 self.checkpoint();
-                // Whoever is in a hurry is so until nothing is young.
-                self.shared.hurry.fetch_or(hurry, Ordering::SeqCst);
-            } else if hurry || !runtime.block_on(self.rest(&oldest)) {
+            } else if nudged || !runtime.block_on(self.rest(&oldest)) {
                 self.tidy();
             }
             self.shared.progress.notify_waiters();
@@ -210,17 +209,23 @@ impl Checkpointer {
     }
 
     /// Brings the oldest generation into the tree, which is then told how far the log has got.
+    ///
+    /// Large values come with the last transaction: up to then their places are the generation's, and
+    /// from then on the tree's.
     fn bring(&mut self, generation: &Arc<Generation>) -> Result<(), Failure> {
-        let mut rows = generation.range(Bound::Unbounded).peekable();
-        let mut is_last = false;
-        while !is_last {
-            let part: Vec<_> = rows.by_ref().take(ROWS).collect();
-            let settled = self.settled(generation, &part);
-            is_last = rows.peek().is_none();
-            let logged = is_last.then_some(generation.sequence);
-            let reached = is_last.then_some(generation);
-            self.commit(Batch { settled, logged }, BUSY, reached)?;
+        let (small, large): (Vec<_>, Vec<_>) =
+            generation.range(Bound::Unbounded).partition(|(_, row)| row.place().is_none());
+        let mut parts: Vec<_> = small.chunks(ROWS).collect();
+        let last = parts.pop().unwrap_or_default();
+        for part in parts {
+            let settled = self.settled(generation, part);
+            let chores = sweeping(&settled);
+            self.commit(Batch { settled, logged: None }, chores, None)?;
         }
+        let mut settled = self.settled(generation, last);
+        settled.extend(self.settled(generation, &large));
+        let (logged, chores) = (Some(generation.sequence), sweeping(&settled));
+        self.commit(Batch { settled, logged }, chores, Some(generation))?;
         Ok(())
     }
 
@@ -242,11 +247,10 @@ impl Checkpointer {
         settled
     }
 
-    /// The places of large values that a generation holds and that are not the tree's.
-    fn left_behind(&mut self, generation: &Generation) -> Vec<Extent> {
-        let placed =
-            generation.range(Bound::Unbounded).filter_map(|(_, row)| row.held.as_ref()?.place);
-        let left = placed.filter(|place| !self.handed_over.remove(&place.offset));
+    /// The places of large values that a generation holds and that have not become the tree's.
+    fn left_behind(&self, generation: &Generation) -> Vec<Extent> {
+        let placed = generation.range(Bound::Unbounded).filter_map(|(_, row)| row.place());
+        let left = placed.filter(|place| !self.offered.contains(&place.offset));
         left.map(|place| Extent::around(place.offset, place.len)).collect()
     }
 
@@ -259,6 +263,16 @@ impl Checkpointer {
     /// reached it whole. Where that fails for another reason than a full disk, notes that for all
     /// callers.
     fn commit(
+        &mut self,
+        batch: Batch,
+        chores: Chores,
+        reached: Option<&Arc<Generation>>,
+    ) -> Result<Applied, Failure> {
+        let shared = Arc::clone(&self.shared);
+        shared.while_busy(|| self.commit_or_start_over(batch, chores, reached))
+    }
+
+    fn commit_or_start_over(
         &mut self,
         batch: Batch,
         chores: Chores,
@@ -303,11 +317,10 @@ impl Checkpointer {
         reached: Option<&Arc<Generation>>,
     ) -> Result<(), BoxError> {
         let tree = self.engine.snapshot()?;
-        self.handed_over.extend(self.offered.drain(..));
         if let Some(generation) = reached {
             freed.extend(self.left_behind(generation));
         }
-        self.shared.show_tree(tree, reached, freed);
+        self.shared.show_tree(tree, self.engine.time(), reached, freed);
         Ok(())
     }
 
@@ -448,9 +461,11 @@ impl Checkpointer {
             return Ok(());
         }
         let shared = Arc::clone(&self.shared);
-        let outcome = shared.without_tree(|| match self.engine.compact() {
-            Err(_) if self.file.lender.only_lacked_room() => Ok((Ok(()), self.reopen()?.1)),
-            compacted => Ok((compacted, self.engine.snapshot()?)),
+        let outcome = shared.while_busy(|| {
+            shared.without_tree(|| match self.engine.compact() {
+                Err(_) if self.file.lender.only_lacked_room() => Ok((Ok(()), self.reopen()?.1)),
+                compacted => Ok((compacted, self.engine.snapshot()?)),
+            })
         })?;
         match outcome {
             Ok(()) => self.compaction.size = self.shared.tree_size()?,

@@ -4,6 +4,7 @@
 //! long as there is memory for it and opening the store would not take long: until another was sealed
 //! after it, or for half a minute, or until nobody writes any more and there is nothing better to do.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use wane::store::Timestamp;
@@ -25,9 +26,11 @@ const QUIET: Duration = Duration::from_secs(1);
 
 impl Checkpointer {
     /// Whether the oldest generation is to be brought into the tree.
-    pub(super) fn is_ripe(&self, oldest: &Oldest, hurry: bool) -> bool {
-        let hurry = oldest.since.is_some() && hurry;
-        hurry || oldest.count > SEALED || until_ripe(oldest, self.shared.clock.now()).is_zero()
+    pub(super) fn is_ripe(&self, oldest: &Oldest) -> bool {
+        let hurry = self.shared.hurry.load(Ordering::SeqCst);
+        oldest.sealed.as_ref().is_some_and(|oldest| oldest.sequence <= hurry)
+            || oldest.count > SEALED
+            || until_ripe(oldest, self.shared.clock.now()).is_zero()
     }
 }
 

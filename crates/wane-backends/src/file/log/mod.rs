@@ -32,6 +32,7 @@ use parking_lot::Mutex;
 use wane::store::Timestamp;
 
 use self::frame::{BLOCK, Draft, Position};
+use self::recovery::FrameAt;
 pub(super) use self::recovery::{Found, Recovered, Unread, recover};
 pub(super) use self::segment::Unlogged;
 use self::segment::{FIRST_FRAME, Segment};
@@ -138,11 +139,23 @@ impl Segments {
         let superfluous = std::mem::take(&mut self.kept.lock().superfluous);
         let (mut useful, useless): (Vec<_>, Vec<_>) =
             superfluous.into_iter().partition(|kept| kept.size == size);
-        let recycled = useful.pop().map(|recycled| segment_name(recycled.number));
+        // The oldest first, so that what is left reads as one.
+        let oldest = (0..useful.len()).min_by_key(|at| useful[*at].number);
+        let recycled = oldest.map(|at| segment_name(useful.swap_remove(at).number));
         self.kept.lock().superfluous.extend(useful);
         // Of other sizes there will be no use, and what they take may be needed.
         self.remove(useless);
         Segment::prepare(&*self.shelf, self.identity, number, size, recycled.as_deref())
+    }
+
+    /// Makes a frame durable that was found. Whoever wrote it may have been stopped before its sync,
+    /// or have failed at that, after which a system may take pages for written that are not.
+    fn write_again(&self, frame: FrameAt) -> io::Result<()> {
+        let storage = self.shelf.open(&segment_name(frame.segment))?;
+        let mut bytes = vec![0; frame.size];
+        storage.read(frame.offset, &mut bytes)?;
+        storage.write(frame.offset, &bytes)?;
+        storage.sync_data()
     }
 
     fn add(&self, segment: &Segment) {
@@ -155,6 +168,9 @@ impl Log {
     /// Goes on after what was recovered, in a segment of its own, where there is room for one.
     pub(super) fn go_on(segments: Arc<Segments>, recovered: &Recovered) -> io::Result<Self> {
         remove_drafts(&*segments.shelf)?;
+        if let Some(end) = recovered.end {
+            segments.write_again(end)?;
+        }
         let number = recovered.segments.last().map_or(0, |found| found.number);
         let sequence = recovered.last;
         let mut log = Self { segments, active: None, number, next: None, sequence, torn: false };
@@ -212,7 +228,10 @@ impl Log {
             return Ok(());
         }
         // There is none, or it is smaller than this one frame and stays empty.
-        self.begin(self.next_size(needed))
+        match self.begin(self.next_size(needed)) {
+            Err(error) if is_lack_of_room(&error) => self.begin(smallest(needed)),
+            begun => begun,
+        }
     }
 
     /// Whether it takes more than it does at first.
@@ -255,8 +274,7 @@ impl Log {
     /// The size of the segment after the active one, which is `needed` at least.
     fn next_size(&self, needed: u64) -> u64 {
         let before = self.active.as_ref().map_or(0, |active| active.size);
-        let size = (2 * before).clamp(FIRST_SIZE, FULL_SIZE);
-        size.max(needed.next_multiple_of(BLOCK as u64))
+        (2 * before).min(FULL_SIZE).max(smallest(needed))
     }
 
     /// Prepares the segment after the active one beside the writer.
@@ -277,6 +295,11 @@ impl Drop for Log {
             self.segments.add(&next);
         }
     }
+}
+
+/// The size of a segment for `needed` bytes.
+fn smallest(needed: u64) -> u64 {
+    FIRST_SIZE.max(needed.next_multiple_of(BLOCK as u64))
 }
 
 /// Removes what was being prepared when everything stopped.

@@ -49,6 +49,16 @@ pub(in crate::file) struct Recovered {
     pub(in crate::file) last: u64,
     /// The latest time that anything in it was decided at.
     pub(in crate::file) time: Option<Timestamp>,
+    /// Where the last frame lies, unless the tree has it.
+    pub(in crate::file) end: Option<FrameAt>,
+}
+
+/// Where a frame lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::file) struct FrameAt {
+    pub(super) segment: u64,
+    pub(super) offset: u64,
+    pub(super) size: usize,
 }
 
 /// Hands every change behind the frame `checkpointed` to `visit`, with the segment that it is in, in
@@ -61,7 +71,7 @@ pub(in crate::file) fn recover(
 ) -> Result<Recovered, Unread> {
     let mut numbers: Vec<_> = shelf.names()?.iter().filter_map(|name| segment(name)).collect();
     numbers.sort_unstable();
-    let mut recovery = Recovery { checkpointed, next: None, time: None };
+    let mut recovery = Recovery { checkpointed, next: None, time: None, end: None };
     let mut segments = Vec::with_capacity(numbers.len());
     for number in numbers {
         let mut reader = Reader::open(shelf, identity, number)?;
@@ -69,7 +79,7 @@ pub(in crate::file) fn recover(
         segments.push(Found { number, size: reader.size, last });
     }
     let last = recovery.next.map_or(checkpointed, |next| checkpointed.max(next - 1));
-    Ok(Recovered { segments, last, time: recovery.time })
+    Ok(Recovered { segments, last, time: recovery.time, end: recovery.end })
 }
 
 fn segment(name: &str) -> Option<u64> {
@@ -84,6 +94,7 @@ struct Recovery {
     /// The frame that must come next, once one was seen.
     next: Option<u64>,
     time: Option<Timestamp>,
+    end: Option<FrameAt>,
 }
 
 impl Recovery {
@@ -100,6 +111,8 @@ impl Recovery {
             self.time = self.time.max(Some(head.decided));
             if head.sequence > self.checkpointed {
                 last = Some(head.sequence);
+                let (segment, size) = (head.segment, head.size());
+                self.end = Some(FrameAt { segment, offset: reader.at - size as u64, size });
                 frame::each_change(&head, reader.changes(), |logged| visit(head.segment, logged))
                     .map_err(|error| reader.damaged(&format!("frame {}: {error}", head.sequence)))?;
             }
@@ -109,15 +122,17 @@ impl Recovery {
     }
 
     fn check_order(&self, reader: &Reader, head: &Head) -> Result<(), Unread> {
-        let follows = match self.next {
-            Some(next) => head.sequence == next,
-            // Those before went with segments that the tree has made superfluous.
-            None => head.sequence <= self.checkpointed + 1,
+        // What the tree has may have gone with segments that it made superfluous, here and there.
+        let needed = self.next.map_or(0, |next| next.max(self.checkpointed + 1));
+        let follows = if head.sequence <= self.checkpointed {
+            self.next.is_none_or(|next| head.sequence >= next)
+        } else {
+            head.sequence == needed.max(self.checkpointed + 1)
         };
         if follows {
             return Ok(());
         }
-        let expected = self.next.unwrap_or(self.checkpointed + 1);
+        let expected = needed.max(self.checkpointed + 1);
         Err(reader.damaged(&format!(
             "it goes on with frame {}, and frame {expected} is missing: a segment before it was \
              removed or damaged",

@@ -102,8 +102,12 @@ impl Segment {
             shelf.sync()?;
         }
         let storage = shelf.open(&draft)?;
-        if recycled.is_none() {
-            fill(&*storage, size)?;
+        if recycled.is_none()
+            && let Err(error) = fill(&*storage, size)
+        {
+            // Others may have what was not enough. Where it cannot be removed, it is filled anew.
+            drop(storage.set_len(0).and_then(|()| shelf.remove(&draft)));
+            return Err(error);
         }
         let header = Header { version: LOG_VERSION, identity, number, size };
         storage.write(0, &header.encode())?;

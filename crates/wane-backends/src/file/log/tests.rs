@@ -275,3 +275,35 @@ fn what_was_being_prepared_is_removed_or_prepared_again() {
     drop(log);
     assert_eq!(bench.read(0).unwrap().0.last, 2);
 }
+
+/// Segments that the tree has made superfluous go one after the other, and a kill may leave some.
+#[test]
+fn a_gap_in_what_the_tree_has_is_none_in_the_log() {
+    let bench = Bench::new();
+    for key in ["a", "b", "c"] {
+        let mut log = bench.open();
+        log_one(&mut log, key, "v");
+    }
+    let (recovered, _) = bench.read(2).unwrap();
+    let segments = Segments::new(bench.shelf(), STORE, &recovered.segments);
+    let mut log = Log::go_on(segments, &recovered).unwrap();
+    log_one(&mut log, "d", "v");
+    drop(log);
+    assert!(!bench.path(1).exists(), "the oldest is written over first");
+    assert_eq!(keys(&bench.read(2).unwrap().1), ["c", "d"]);
+    fs::remove_file(bench.path(2)).unwrap();
+    assert_eq!(keys(&bench.read(2).unwrap().1), ["c", "d"]);
+    assert!(bench.read(1).unwrap_err().to_string().contains("frame 2 is missing"));
+    fs::remove_file(bench.path(3)).unwrap();
+    assert!(bench.read(2).unwrap_err().to_string().contains("frame 3 is missing"));
+}
+
+/// A kill may come between writing a frame and its sync, and a power cut after the next start.
+#[test]
+fn the_last_frame_is_made_durable_before_the_log_goes_on() {
+    let bench = Bench::filled(2);
+    let (recovered, _) = bench.read(0).unwrap();
+    let end = recovered.end.unwrap();
+    assert_eq!((end.segment, end.offset as usize, end.size), (1, frame_at(2), BLOCK));
+    assert_eq!(bench.read(2).unwrap().0.end, None, "the tree has it");
+}

@@ -10,13 +10,14 @@ use crate::file::engine::ReadError;
 use crate::file::format;
 use crate::file::large::LargeValues;
 use crate::file::queue::{KeyedChange, Lookup};
-use crate::file::view::Below;
-use crate::file::young::{Generation, Held, Row, StoredKey, newest};
+use crate::file::view::{Below, Shared};
+use crate::file::young::{Held, Row, StoredKey, newest};
 
 /// A group while it is being decided.
 pub(super) struct Deciding<'a> {
-    active: &'a Generation,
-    below: &'a Arc<Below>,
+    shared: &'a Shared,
+    /// What lay below the active generation when it began.
+    below: Arc<Below>,
     large: &'a mut LargeValues,
     now: Timestamp,
     /// What keys come to hold, in no order that matters.
@@ -39,34 +40,38 @@ pub(super) struct Decided {
 struct Met {
     held: Option<Held>,
     has_older: bool,
+    /// Where it was found. As long as it is kept, large values stay where they are.
+    _below: Arc<Below>,
 }
 
 impl<'a> Deciding<'a> {
     pub(super) fn new(
-        active: &'a Generation,
-        below: &'a Arc<Below>,
+        shared: &'a Shared,
         large: &'a mut LargeValues,
         now: Timestamp,
-    ) -> Self {
+    ) -> Result<Self, Failure> {
+        let (_, below) = shared.newest(&[]).map_err(Failure::Refused)?;
         let (rows, index, outcomes) = (Vec::new(), HashMap::default(), Vec::new());
-        Self { active, below, large, now, rows, index, outcomes }
+        Ok(Self { shared, below, large, now, rows, index, outcomes })
     }
 
     pub(super) fn decided(self) -> Decided {
-        let below = Arc::clone(self.below);
-        Decided { rows: self.rows, below, outcomes: self.outcomes }
+        Decided { rows: self.rows, below: self.below, outcomes: self.outcomes }
     }
 
     /// Decides one change. An error ends the group.
     pub(super) fn change(&mut self, keyed: KeyedChange) -> Result<(), Failure> {
         let KeyedChange { key, change, lookup } = keyed;
-        let Met { held, has_older } = match self.meet(&key, lookup) {
+        let Met { held, has_older, _below } = match self.meet(&key, lookup) {
             Ok(met) => met,
             Err(ReadError::Record(error)) => {
                 self.outcomes.push(Err(error));
                 return Ok(());
             }
-            Err(ReadError::Engine(error)) => return Err(Failure::InDoubt(error.to_string())),
+            Err(ReadError::Engine(error)) => {
+                let generation = self.below.tree.generation;
+                return Err(Failure::Unread { generation, reason: error.to_string() });
+            }
         };
         let live = held.filter(|held| held.record.is_live(self.now));
         let (mut record, place) = live.map_or((None, None), |held| (Some(held.record), held.place));
@@ -99,26 +104,28 @@ impl<'a> Deciding<'a> {
         self.carry_out(key, step, has_older)
     }
 
-    /// What lies under a key.
+    /// What lies under a key. Only this thread changes what is active, so that it stays.
     fn meet(&self, key: &StoredKey, lookup: Option<Lookup>) -> Result<Met, ReadError> {
-        let met = |row: &Row, has_older| Met { held: row.held.clone(), has_older };
+        let (active, below) = self.shared.newest(key)?;
+        let met = |row: &Row, has_older, _below| Met { held: row.held.clone(), has_older, _below };
         if let Some(at) = self.index.get(key) {
             let row = &self.rows[*at].1;
-            return Ok(met(row, row.has_older));
+            return Ok(met(row, row.has_older, below));
         }
-        if let Some(row) = self.active.get(key) {
-            return Ok(met(row, row.has_older));
+        if let Some(row) = active {
+            return Ok(met(&row, row.has_older, below));
         }
-        if let Some(row) = newest(&self.below.sealed, key) {
-            return Ok(met(row, true));
+        if let Some(row) = newest(&below.sealed, key) {
+            let held = row.held.clone();
+            return Ok(Met { held, has_older: true, _below: below });
         }
         // No generation has reached the tree since: what was found in it then is what it holds.
-        let is_valid = |lookup: &Lookup| lookup.below.checkpoints == self.below.checkpoints;
-        let held = match lookup.filter(is_valid) {
-            Some(lookup) => lookup.held,
-            None => self.below.tree.get(key)?,
+        let is_valid = |lookup: &Lookup| lookup.below.checkpoints == below.checkpoints;
+        let (held, below) = match lookup.filter(is_valid) {
+            Some(lookup) => (lookup.held, lookup.below),
+            None => (below.tree.get(key)?, below),
         };
-        Ok(Met { has_older: held.is_some(), held })
+        Ok(Met { has_older: held.is_some(), held, _below: below })
     }
 
     fn carry_out(&mut self, key: StoredKey, step: Step, has_older: bool) -> Result<(), Failure> {

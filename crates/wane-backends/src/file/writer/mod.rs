@@ -42,6 +42,9 @@ const SHRINK_AFTER: Duration = Duration::from_secs(1);
 /// How long a group waits for room to be made, after one that had none.
 const AWAIT_ROOM: Duration = Duration::from_millis(250);
 
+/// Bytes of the largest frame.
+const LARGEST_FRAME: usize = 1 << 30;
+
 /// The writer's side of an open store.
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -63,6 +66,12 @@ enum Failure {
     NoRoom,
     /// The store has failed before, and nothing was applied.
     Refused(StoreError),
+    /// The tree could not be read, and nothing was applied.
+    Unread {
+        /// The engine that it was read by, counted.
+        generation: u64,
+        reason: String,
+    },
     /// It may have been applied.
     InDoubt(String),
 }
@@ -74,6 +83,9 @@ impl Failure {
             Self::NoRoom => StoreError::Unavailable { backend, source: "the disk is full".into() },
             Self::Refused(error) => {
                 StoreError::Unavailable { backend, source: error.to_string().into() }
+            }
+            Self::Unread { reason, .. } => {
+                StoreError::Unavailable { backend, source: reason[..].into() }
             }
             Self::InDoubt(reason) => StoreError::Unknown { backend, source: reason[..].into() },
         }
@@ -87,11 +99,15 @@ impl From<io::Error> for Failure {
     }
 }
 
+fn in_doubt(error: &io::Error) -> Failure {
+    Failure::InDoubt(error.to_string())
+}
+
 impl From<Unlogged> for Failure {
     fn from(unlogged: Unlogged) -> Self {
         match unlogged {
             Unlogged::NoRoom => Self::NoRoom,
-            Unlogged::InDoubt(error) => Self::InDoubt(error.to_string()),
+            Unlogged::InDoubt(error) => in_doubt(&error),
         }
     }
 }
@@ -125,7 +141,9 @@ impl Writer {
                     if self.starved || self.shared.lacks_room.load(Ordering::SeqCst) {
                         runtime.block_on(self.await_room());
                     }
-                    self.serve(jobs);
+                    if let Err(Failure::Unread { generation, reason }) = self.serve(jobs) {
+                        runtime.block_on(self.shared.unread(generation, &reason));
+                    }
                     if last_group == 1 {
                         self.shared.queue.look_out();
                     }
@@ -176,7 +194,7 @@ impl Writer {
     }
 
     /// Applies a group and answers it.
-    fn serve(&mut self, jobs: Vec<Job>) {
+    fn serve(&mut self, jobs: Vec<Job>) -> Result<(), Failure> {
         let mut batch = Vec::with_capacity(jobs.len());
         let mut replies = Vec::with_capacity(jobs.len());
         for Job { changes, reply } in jobs {
@@ -197,6 +215,7 @@ impl Writer {
             // A caller that no longer waits has dropped its end, which is its right.
             drop(reply.send(answers));
         }
+        outcomes.map(drop)
     }
 
     /// Makes a group durable and visible. Where that leaves a doubt, notes it for all callers to
@@ -220,13 +239,18 @@ impl Writer {
             self.large.keep();
             Ok(outcomes)
         });
-        if result.is_err() {
-            self.large.abandon();
-            // What has died young makes room once it is gone.
-            self.shared.hasten();
-        }
-        if let Err(Failure::InDoubt(reason)) = &result {
-            self.shared.fail(reason);
+        match &result {
+            Ok(_) => {}
+            Err(Failure::InDoubt(reason)) => {
+                self.shared.fail(reason);
+                // It may be in the log, with the places of its values.
+                self.large.keep();
+            }
+            Err(Failure::NoRoom | Failure::Refused(_) | Failure::Unread { .. }) => {
+                self.large.abandon();
+                // What has died young makes room once it is gone.
+                self.shared.hasten();
+            }
         }
         self.shared.land();
         result
@@ -243,16 +267,11 @@ impl Writer {
     }
 
     fn decide(&mut self, batch: Vec<KeyedChange>, now: Timestamp) -> Result<Decided, Failure> {
-        let large = &mut self.large;
-        let shared = Arc::clone(&self.shared);
-        let decided = shared.decide(|active, below| {
-            let mut deciding = Deciding::new(active, below, large, now);
-            for change in batch {
-                deciding.change(change)?;
-            }
-            Ok(deciding.decided())
-        });
-        decided.unwrap_or_else(|error| Err(Failure::Refused(error)))
+        let mut deciding = Deciding::new(&self.shared, &mut self.large, now)?;
+        for change in batch {
+            deciding.change(change)?;
+        }
+        Ok(deciding.decided())
     }
 
     /// Logs what keys come to hold, and shows it to readers.
@@ -262,7 +281,9 @@ impl Writer {
         below: &Arc<Below>,
         now: Timestamp,
     ) -> Result<(), Failure> {
-        self.large.sync()?;
+        self.large.flush()?;
+        // Also where there was no room: what the system could not write it may have dropped.
+        self.large.sync().map_err(|error| in_doubt(&error))?;
         self.draft.clear();
         for (key, row) in &rows {
             self.encoded.clear();
@@ -271,17 +292,34 @@ impl Writer {
             }
             self.draft.push(key, &self.encoded);
         }
+        if self.draft.size() > LARGEST_FRAME {
+            let reason = "it has more than 1 GiB, which cannot be logged at once; split it".into();
+            return Err(Failure::Refused(StoreError::Invalid { field: "batch", reason }));
+        }
         if !self.log.fits(&self.draft) {
-            self.log.rotate(&self.draft)?;
-            self.shared.seal(Some(self.log.segment()));
+            self.rotate()?;
         }
         let began = self.shared.clock.monotonic();
         let sequence = self.log.append(&mut self.draft, now)?;
         self.pace.synced(self.shared.clock.monotonic().saturating_sub(began));
-        // It is in the log, whatever becomes of the note.
-        self.acknowledged.note(sequence).map_err(|error| Failure::InDoubt(error.to_string()))?;
+        // It is in the log, whatever becomes of the note, which may say too little.
+        match self.acknowledged.note(sequence) {
+            Err(error) if is_lack_of_room(&error) => {}
+            noted => noted.map_err(|error| in_doubt(&error))?,
+        }
         self.shared.publish(rows, below, self.log.segment(), sequence, now);
         Ok(())
+    }
+
+    /// Begins another segment. A generation ends with its segment, also where only an empty one was
+    /// begun.
+    fn rotate(&mut self) -> Result<(), Failure> {
+        let before = self.log.segment();
+        let rotated = self.log.rotate(&self.draft);
+        if self.log.segment() != before {
+            self.shared.seal(Some(self.log.segment()));
+        }
+        Ok(rotated?)
     }
 
     /// Answers what is still queued once nothing is served any more.

@@ -53,13 +53,19 @@ impl Pace {
             }
             let logged = log.needed() as f64 / YOUNG as f64;
             let filled = logged.max(young as f64 / YOUNG as f64);
-            if filled >= 1.0 && shared.lacks_room.load(Ordering::SeqCst) {
-                return false;
-            }
-            rest(pause(filled));
-            if filled < 1.0 || shared.check().is_err() {
+            // The log alone may be full of what the tree has: then the next segment makes room.
+            if young == 0 || shared.check().is_err() {
                 return true;
             }
+            if filled < 1.0 {
+                rest(pause(filled));
+                return true;
+            }
+            if shared.lacks_room.load(Ordering::SeqCst) {
+                return false;
+            }
+            shared.hasten();
+            rest(LONGEST);
         }
     }
 }

@@ -53,6 +53,13 @@ pub(super) struct Row {
     pub(super) has_older: bool,
 }
 
+impl Row {
+    /// Where its large value lies, if it has one.
+    pub(super) fn place(&self) -> Option<Place> {
+        self.held.as_ref()?.place
+    }
+}
+
 /// A key in its stored form.
 pub(super) type StoredKey = Arc<[u8]>;
 

@@ -11,30 +11,29 @@
 //! time, so a reader waits once at most. What lies below changes as a whole: a generation that has
 //! reached the tree leaves at the instant at which the tree shows it.
 
+mod walk;
+
 use std::collections::HashSet;
-use std::ops::Bound;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 use wane::clock::SharedClock;
-use wane::store::{BoxError, Record, StoreError, Timestamp};
+use wane::store::{BoxError, StoreError, Timestamp};
 
-use super::engine::{ReadError, Snapshot, Walk};
+pub(super) use self::walk::{ActiveRows, View};
+use super::engine::{ReadError, Snapshot};
 use super::log::Segments;
 use super::queue::{KeyedChange, Lookup, Queue};
 use super::reserve::Reserve;
 use super::space::{Extent, Space};
 use super::values::ValuesFile;
-use super::young::{Generation, Held, Merge, Row, StoredKey, newest};
+use super::young::{Generation, Row, StoredKey, newest};
 
 /// The room in the file of large values. The writer takes from it, the tree gives back.
 pub(super) type SharedSpace = Arc<Mutex<Space<Below>>>;
-
-/// Rows of the active generation that one page looks at: they are copied under the lock.
-const ACTIVE_ROWS: usize = 1_024;
 
 /// What handles, the writer and whoever brings the tree up to date share.
 #[derive(Debug)]
@@ -49,8 +48,14 @@ pub(super) struct Shared {
     pub(super) wake: Notify,
     /// The tree was brought up to date, or cannot be.
     pub(super) progress: Notify,
-    /// Everything young is to be brought into the tree as soon as possible.
-    pub(super) hurry: AtomicBool,
+    /// The frame up to which everything is to be brought into the tree as soon as possible.
+    pub(super) hurry: AtomicU64,
+    /// Room is wanted, whether something is young or not.
+    pub(super) nudged: AtomicBool,
+    /// The tree is being written: what goes wrong with reading it may be about to be mended.
+    busy: AtomicBool,
+    /// It is not any more.
+    idle: Notify,
     /// The tree cannot be brought up to date for want of room.
     pub(super) lacks_room: AtomicBool,
     /// Held while a full disk empties itself, and while large values are written: they must not take
@@ -70,6 +75,9 @@ struct Visible {
     in_flight: Option<Arc<Group>>,
     /// When something was last logged.
     last: Timestamp,
+    /// The latest time at which anything was decided that is shown, or removed from the tree. Nobody
+    /// sees what is shown at an earlier time.
+    as_of: Timestamp,
 }
 
 /// All that lies below the active generation.
@@ -145,6 +153,7 @@ impl Shared {
             below: Some(Arc::new(below)),
             in_flight: None,
             last: Timestamp::from_unix_millis(0),
+            as_of: Timestamp::from_unix_millis(0),
         };
         Self {
             clock,
@@ -155,7 +164,10 @@ impl Shared {
             reserve: Mutex::new(reserve),
             wake: Notify::new(),
             progress: Notify::new(),
-            hurry: AtomicBool::new(false),
+            hurry: AtomicU64::new(0),
+            nudged: AtomicBool::new(false),
+            busy: AtomicBool::new(false),
+            idle: Notify::new(),
             lacks_room: AtomicBool::new(false),
             clearing: Mutex::new(()),
             path,
@@ -184,14 +196,11 @@ impl Shared {
         }
     }
 
-    /// Runs `decide` on what is there. Nothing becomes visible meanwhile.
-    pub(super) fn decide<T>(
-        &self,
-        decide: impl FnOnce(&Generation, &Arc<Below>) -> T,
-    ) -> Result<T, StoreError> {
+    /// What the active generation knows of a key, and what lies below it.
+    pub(super) fn newest(&self, key: &[u8]) -> Result<(Option<Row>, Arc<Below>), StoreError> {
         let visible = self.visible.read();
-        let below = visible.below.as_ref().ok_or_else(|| self.failure())?;
-        Ok(decide(&visible.active, below))
+        let below = visible.below.clone().ok_or_else(|| self.failure())?;
+        Ok((visible.active.get(key).cloned(), below))
     }
 
     /// Shows readers what was logged in the frame `sequence` of `segment`, after it was decided on top
@@ -211,8 +220,12 @@ impl Shared {
         }
         let active = &mut visible.active;
         (active.segment, active.sequence) = (segment, sequence);
-        active.since.get_or_insert(decided);
+        if active.since.is_none() {
+            active.since = Some(decided);
+            self.wake.notify_one();
+        }
         visible.last = decided;
+        visible.as_of = visible.as_of.max(decided);
         let active = &mut visible.active;
         let mut freed = Vec::new();
         for (key, row) in rows {
@@ -287,15 +300,17 @@ impl Shared {
         keys.iter().map(known).collect()
     }
 
-    /// Shows readers the tree as it is now, and frees what it freed. Where `reached` is all in the
+    /// Shows readers the tree as it is after a commit at `now`, and frees what that freed. Where `reached` is all in the
     /// tree, it goes at the same instant.
     pub(super) fn show_tree(
         &self,
         tree: Snapshot,
+        now: Timestamp,
         reached: Option<&Arc<Generation>>,
         freed: Vec<Extent>,
     ) {
         let mut visible = self.visible.write();
+        visible.as_of = visible.as_of.max(now);
         let Some(shown) = visible.below.clone() else { return };
         let mut below = shown.over(tree);
         if let Some(reached) = reached {
@@ -329,27 +344,50 @@ impl Shared {
         Ok(result)
     }
 
-    /// Brings everything that is young into the tree.
+    /// Brings everything that is young by now into the tree.
     pub(super) async fn flush(&self) -> Result<(), StoreError> {
+        let last = self.hasten();
         loop {
+            let progress = self.progress.notified();
             self.check()?;
+            if self.oldest().sealed.is_none_or(|oldest| oldest.sequence > last) {
+                return Ok(());
+            }
             if self.lacks_room.load(Ordering::SeqCst) {
                 let source = "the disk is full".into();
                 return Err(StoreError::Unavailable { backend: "file", source });
             }
-            let progress = self.progress.notified();
-            if self.oldest().since.is_none() {
-                return Ok(());
-            }
-            self.hasten();
             progress.await;
         }
     }
 
-    /// Has everything that is young brought into the tree.
-    pub(super) fn hasten(&self) {
-        self.hurry.store(true, Ordering::SeqCst);
+    /// Has everything that is young by now brought into the tree, and returns its last frame.
+    pub(super) fn hasten(&self) -> u64 {
+        let mut visible = self.visible.write();
+        self.seal_visible(&mut visible);
+        let last = visible.active.sequence;
+        drop(visible);
+        self.hurry.fetch_max(last, Ordering::SeqCst);
+        self.nudged.store(true, Ordering::SeqCst);
         self.wake.notify_one();
+        last
+    }
+
+    /// Runs a commit of the tree.
+    pub(super) fn while_busy<T>(&self, commit: impl FnOnce() -> T) -> T {
+        self.busy.store(true, Ordering::SeqCst);
+        let done = commit();
+        self.busy.store(false, Ordering::SeqCst);
+        self.idle.notify_waiters();
+        done
+    }
+
+    /// Fails the store, as its tree cannot be read, unless another engine has taken the place of the
+    /// one that it was read by.
+    pub(super) async fn unread(&self, generation: u64, reason: &str) {
+        if !self.is_replaced(generation).await {
+            self.fail(reason);
+        }
     }
 
     /// What a change will meet below the young generations, looked up before it is queued.
@@ -424,7 +462,7 @@ impl Shared {
                 Look::See(view, active) => (view, active),
             };
             match read(&view, &active) {
-                Err(ReadError::Engine(error)) if !self.is_replaced(&view).await => {
+                Err(ReadError::Engine(error)) if !self.is_replaced(view.generation()).await => {
                     return Err(self.refused(ReadError::Engine(error)));
                 }
                 Err(ReadError::Engine(_)) => {}
@@ -443,6 +481,7 @@ impl Shared {
     ) -> Result<Look<A>, StoreError> {
         self.check()?;
         let visible = self.visible.read();
+        let now = now.max(visible.as_of);
         let in_flight = visible.in_flight.as_ref().filter(|group| group.decided < now);
         if let Some(group) = in_flight.filter(|group| concerns(group)) {
             return Ok(Look::Wait(Arc::clone(group)));
@@ -462,16 +501,19 @@ impl Shared {
         }
     }
 
-    /// Whether another engine has taken the place of the one that `view` reads from. An engine
-    /// that ran out of room reads no more either, and is replaced while nobody can look.
-    pub(super) async fn is_replaced(&self, view: &View) -> bool {
-        let in_flight = self.visible.read().in_flight.clone();
-        if let Some(group) = in_flight {
-            group.landing().await;
+    /// Whether another engine has taken the place of the one with this number. An engine that ran
+    /// out of room reads no more either, and is replaced before its commit is over.
+    pub(super) async fn is_replaced(&self, generation: u64) -> bool {
+        loop {
+            let idle = self.idle.notified();
+            if !self.busy.load(Ordering::SeqCst) {
+                break;
+            }
+            idle.await;
         }
         let visible = self.visible.read();
         let current = visible.below.as_ref().map(|below| below.tree.generation);
-        current.is_some_and(|current| current != view.below.tree.generation)
+        current.is_some_and(|current| current != generation)
     }
 
     /// A view for longer than a moment: it depends neither on a group in flight nor on the active
@@ -486,7 +528,7 @@ impl Shared {
         let mut visible = self.visible.write();
         self.seal_visible(&mut visible);
         let below = visible.below.clone().ok_or_else(|| self.failure())?;
-        Ok(View { now, below })
+        Ok(View { now: now.max(visible.as_of), below })
     }
 }
 
@@ -511,122 +553,4 @@ pub(super) struct Oldest {
     pub(super) has_large: bool,
     /// When something was last logged.
     pub(super) last: Timestamp,
-}
-
-/// What a page needs of the active generation.
-#[derive(Debug)]
-pub(super) struct ActiveRows {
-    rows: Vec<(StoredKey, Row)>,
-    /// There are more behind these.
-    cut: bool,
-}
-
-impl ActiveRows {
-    /// Copies the rows from `start` on whose keys begin with `prefix`.
-    pub(super) fn copy(active: &Generation, start: Bound<&[u8]>, prefix: &[u8]) -> Self {
-        let mut within = active.range(start).take_while(|(key, _)| key.starts_with(prefix));
-        let rows = within.by_ref().take(ACTIVE_ROWS);
-        let rows: Vec<_> = rows.map(|(key, row)| (Arc::clone(key), row.clone())).collect();
-        Self { cut: within.next().is_some(), rows }
-    }
-
-    /// None.
-    pub(super) fn none() -> Self {
-        Self { rows: Vec::new(), cut: false }
-    }
-
-    /// The key from which on it is not known what there is.
-    fn end(&self) -> Option<&StoredKey> {
-        self.rows.last().filter(|_| self.cut).map(|(key, _)| key)
-    }
-}
-
-/// The store at one instant, but for the active generation.
-#[derive(Debug)]
-pub(super) struct View {
-    pub(super) now: Timestamp,
-    pub(super) below: Arc<Below>,
-}
-
-impl View {
-    /// The live record under a key, of which the active generation knows `active`.
-    pub(super) fn point(
-        &self,
-        key: &[u8],
-        active: Option<&Row>,
-    ) -> Result<Option<Record>, ReadError> {
-        match active {
-            Some(row) => self.live(key, row.held.as_ref()),
-            None => match newest(&self.below.sealed, key) {
-                Some(row) => self.live(key, row.held.as_ref()),
-                None => self.live(key, self.below.tree.get(key)?.as_ref()),
-            },
-        }
-    }
-
-    /// The record with its value, unless it has expired.
-    fn live(&self, key: &[u8], held: Option<&Held>) -> Result<Option<Record>, ReadError> {
-        let live = held.filter(|held| held.record.is_live(self.now));
-        live.map(|held| self.below.tree.record(key, held)).transpose()
-    }
-
-    /// Hands every key from `start` on to `visit`, in order, with its record where that is live.
-    /// Returns the key before which it ended, where more of the active generation must be known.
-    pub(super) fn walk(
-        &self,
-        start: Bound<&[u8]>,
-        active: &ActiveRows,
-        visit: impl FnMut(&[u8], Option<Record>) -> Result<Walk, ReadError>,
-    ) -> Result<Option<StoredKey>, ReadError> {
-        let mut young = Merge::new(&active.rows, &self.below.sealed, start);
-        let mut walker = Walker { view: self, visit, end: active.end(), ended: None };
-        self.below.tree.walk(start, |key, stored| {
-            while let Some((next, row)) = young.next_if(|next| next < key) {
-                if matches!(walker.step(next, row.held.as_ref())?, Walk::Stop) {
-                    return Ok(Walk::Stop);
-                }
-            }
-            match young.next_if(|next| next == key) {
-                Some((_, row)) => walker.step(key, row.held.as_ref()),
-                None => walker.step(key, Some(&stored.held()?)),
-            }
-        })?;
-        while walker.ended.is_none() {
-            let Some((key, row)) = young.next() else { break };
-            walker.step(key, row.held.as_ref())?;
-        }
-        let was_cut = matches!(walker.ended, Some(Ended::Cut) | None);
-        Ok(active.end().filter(|_| was_cut).cloned())
-    }
-}
-
-/// Why a walk ended before it was through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
-    /// Its visitor has seen enough.
-    Enough,
-    /// What comes next is not known.
-    Cut,
-}
-
-/// A walk over what is young and what is in the tree.
-struct Walker<'a, V> {
-    view: &'a View,
-    visit: V,
-    end: Option<&'a StoredKey>,
-    ended: Option<Ended>,
-}
-
-impl<V: FnMut(&[u8], Option<Record>) -> Result<Walk, ReadError>> Walker<'_, V> {
-    fn step(&mut self, key: &[u8], held: Option<&Held>) -> Result<Walk, ReadError> {
-        if self.end.is_some_and(|end| *key >= **end) {
-            self.ended = Some(Ended::Cut);
-            return Ok(Walk::Stop);
-        }
-        let walk = (self.visit)(key, self.view.live(key, held)?)?;
-        if matches!(walk, Walk::Stop) {
-            self.ended = Some(Ended::Enough);
-        }
-        Ok(walk)
-    }
 }

@@ -1,0 +1,136 @@
+//! What one reader sees: what is young and the tree, as one.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use wane::store::{Record, Timestamp};
+
+use super::Below;
+use crate::file::engine::{ReadError, Walk};
+use crate::file::young::{Generation, Held, Merge, Row, StoredKey, newest};
+
+/// Rows of the active generation that one page looks at: they are copied under the lock.
+const ACTIVE_ROWS: usize = 1_024;
+
+/// What a page needs of the active generation.
+#[derive(Debug)]
+pub(in crate::file) struct ActiveRows {
+    rows: Vec<(StoredKey, Row)>,
+    /// There are more behind these.
+    cut: bool,
+}
+
+impl ActiveRows {
+    /// Copies the rows from `start` on whose keys begin with `prefix`.
+    pub(in crate::file) fn copy(active: &Generation, start: Bound<&[u8]>, prefix: &[u8]) -> Self {
+        let mut within = active.range(start).take_while(|(key, _)| key.starts_with(prefix));
+        let rows = within.by_ref().take(ACTIVE_ROWS);
+        let rows: Vec<_> = rows.map(|(key, row)| (Arc::clone(key), row.clone())).collect();
+        Self { cut: within.next().is_some(), rows }
+    }
+
+    /// None.
+    pub(in crate::file) fn none() -> Self {
+        Self { rows: Vec::new(), cut: false }
+    }
+
+    /// The key from which on it is not known what there is.
+    fn end(&self) -> Option<&StoredKey> {
+        self.rows.last().filter(|_| self.cut).map(|(key, _)| key)
+    }
+}
+
+/// The store at one instant, but for the active generation.
+#[derive(Debug)]
+pub(in crate::file) struct View {
+    pub(in crate::file) now: Timestamp,
+    pub(in crate::file) below: Arc<Below>,
+}
+
+impl View {
+    /// The number of the engine that it reads the tree by.
+    pub(in crate::file) fn generation(&self) -> u64 {
+        self.below.tree.generation
+    }
+
+    /// The live record under a key, of which the active generation knows `active`.
+    pub(in crate::file) fn point(
+        &self,
+        key: &[u8],
+        active: Option<&Row>,
+    ) -> Result<Option<Record>, ReadError> {
+        match active {
+            Some(row) => self.live(key, row.held.as_ref()),
+            None => match newest(&self.below.sealed, key) {
+                Some(row) => self.live(key, row.held.as_ref()),
+                None => self.live(key, self.below.tree.get(key)?.as_ref()),
+            },
+        }
+    }
+
+    /// The record with its value, unless it has expired.
+    fn live(&self, key: &[u8], held: Option<&Held>) -> Result<Option<Record>, ReadError> {
+        let live = held.filter(|held| held.record.is_live(self.now));
+        live.map(|held| self.below.tree.record(key, held)).transpose()
+    }
+
+    /// Hands every key from `start` on to `visit`, in order, with its record where that is live.
+    /// Returns the key before which it ended, where more of the active generation must be known.
+    pub(in crate::file) fn walk(
+        &self,
+        start: Bound<&[u8]>,
+        active: &ActiveRows,
+        visit: impl FnMut(&[u8], Option<Record>) -> Result<Walk, ReadError>,
+    ) -> Result<Option<StoredKey>, ReadError> {
+        let mut young = Merge::new(&active.rows, &self.below.sealed, start);
+        let mut walker = Walker { view: self, visit, end: active.end(), ended: None };
+        self.below.tree.walk(start, |key, stored| {
+            while let Some((next, row)) = young.next_if(|next| next < key) {
+                if matches!(walker.step(next, row.held.as_ref())?, Walk::Stop) {
+                    return Ok(Walk::Stop);
+                }
+            }
+            match young.next_if(|next| next == key) {
+                Some((_, row)) => walker.step(key, row.held.as_ref()),
+                None => walker.step(key, Some(&stored.held()?)),
+            }
+        })?;
+        while walker.ended.is_none() {
+            let Some((key, row)) = young.next() else { break };
+            walker.step(key, row.held.as_ref())?;
+        }
+        let was_cut = matches!(walker.ended, Some(Ended::Cut) | None);
+        Ok(active.end().filter(|_| was_cut).cloned())
+    }
+}
+
+/// Why a walk ended before it was through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// Its visitor has seen enough.
+    Enough,
+    /// What comes next is not known.
+    Cut,
+}
+
+/// A walk over what is young and what is in the tree.
+struct Walker<'a, V> {
+    view: &'a View,
+    visit: V,
+    end: Option<&'a StoredKey>,
+    ended: Option<Ended>,
+}
+
+impl<V: FnMut(&[u8], Option<Record>) -> Result<Walk, ReadError>> Walker<'_, V> {
+    fn step(&mut self, key: &[u8], held: Option<&Held>) -> Result<Walk, ReadError> {
+        if self.end.is_some_and(|end| *key >= **end) {
+            self.ended = Some(Ended::Cut);
+            return Ok(Walk::Stop);
+        }
+        let walk = (self.visit)(key, self.view.live(key, held)?)?;
+        if matches!(walk, Walk::Stop) {
+            self.ended = Some(Ended::Enough);
+        }
+        Ok(walk)
+    }
+}
