@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::proof::child::{Process, Role};
 use crate::proof::ledger::{self, Line};
 use crate::proof::verifier::Verifier;
-use crate::proof::{Chance, check_reopened, count, expired_records_leave, wait};
+use crate::proof::{Chance, check_reopened, copied, count, expired_records_leave, wait};
 
 /// The damage of all kills adds up in one directory. Every third process is killed while it opens
 /// or closes the store again and again, the others amid the work of 32 callers.
@@ -24,7 +24,13 @@ fn a_killed_process_loses_nothing_and_revives_nothing() {
         wait(Duration::from_micros(chance.below(250_000)));
         process.kill();
         verifier.replay(&ledger::read(&ledger));
-        check_reopened(&directory, &mut verifier);
+        // Opening a store and closing it leaves a tree alone. So that what kills leave in the log adds
+        // up too, it is mostly a copy that is opened.
+        if cycle % 7 == 6 {
+            check_reopened(&directory, &mut verifier);
+        } else if directory.join("records.redb").exists() {
+            check_reopened(copied(&directory).path(), &mut verifier);
+        }
         verifier.assert_sound();
     }
     eprintln!("{kills} kills, {} acknowledged changes, none lost", verifier.acknowledged());

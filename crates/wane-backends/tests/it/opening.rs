@@ -10,6 +10,8 @@ use wane::store::{Key, Life, Outcome, Store, StoreError, Value, Write};
 use wane_backends::OpenError;
 use wane_backends::file::FileStore;
 
+use crate::proof::copied;
+
 fn directory() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")
 }
@@ -264,21 +266,6 @@ async fn a_newer_format_is_told_from_damage() {
     assert!(error.to_string().contains("use a newer one"), "{error}");
 }
 
-/// Copies what a kill at this moment would leave.
-fn left_by_a_kill(directory: &TempDir) -> TempDir {
-    let left = self::directory();
-    for folder in ["", "log"] {
-        let (from, to) = (directory.path().join(folder), left.path().join(folder));
-        fs::create_dir_all(&to).expect("a folder");
-        for file in fs::read_dir(from).expect("a folder").flatten() {
-            if file.path().is_file() {
-                fs::copy(file.path(), to.join(file.file_name())).expect("a copy");
-            }
-        }
-    }
-    left
-}
-
 #[tokio::test]
 async fn what_only_the_log_holds_is_there_after_a_kill() {
     let directory = directory();
@@ -288,7 +275,7 @@ async fn what_only_the_log_holds_is_there_after_a_kill() {
     assert!(insert(&store, "b", "2").await.unwrap().is_applied());
     let removed = store.compare_and_delete(&key("a"), b"1", wane::store::Fence::NONE).await;
     assert!(removed.unwrap().is_applied());
-    let left = left_by_a_kill(&directory);
+    let left = copied(directory.path());
     for _ in 0..2 {
         let store = FileStore::open(left.path(), SystemClock::shared()).unwrap();
         assert_eq!(store.get(&key("a")).await.unwrap(), None);
@@ -301,7 +288,7 @@ async fn a_log_without_its_tree_is_refused_with_what_is_missing() {
     let directory = directory();
     let store = FileStore::create(directory.path(), SystemClock::shared()).unwrap();
     assert!(insert(&store, "a", "1").await.unwrap().is_applied());
-    let left = left_by_a_kill(&directory);
+    let left = copied(directory.path());
     let tree = left.path().join("records.redb");
     let aside = left.path().join("aside");
     fs::rename(&tree, &aside).unwrap();

@@ -18,6 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use wane::clock::{Clock, ManualClock, SharedClock, SystemClock};
 use wane_backends::file::FileStore;
@@ -72,6 +73,21 @@ pub(crate) async fn beside_checkpoints<T>(store: &FileStore, work: impl Future<O
         done = work => done,
         () = checkpoints => unreachable!("checkpoints go on"),
     }
+}
+
+/// A copy of what is in the directory of a store, as a kill at this moment would leave it.
+pub(crate) fn copied(directory: &Path) -> TempDir {
+    let copy = tempfile::tempdir().expect("a temporary directory");
+    for folder in ["", "log"] {
+        let (from, to) = (directory.join(folder), copy.path().join(folder));
+        std::fs::create_dir_all(&to).expect("a folder");
+        for file in std::fs::read_dir(from).expect("a folder").flatten() {
+            if file.path().is_file() {
+                std::fs::copy(file.path(), to.join(file.file_name())).expect("a copy");
+            }
+        }
+    }
+    copy
 }
 
 /// Opens the store as the next process would, and checks it against the verifier's notes.

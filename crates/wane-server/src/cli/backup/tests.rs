@@ -99,7 +99,10 @@ async fn a_store_goes_to_a_file_and_back() {
 
     let restored = fixture.restore("a.wane", "new").await.unwrap();
     assert_eq!((restored.records, restored.permanent, restored.expired), (300, 150, 0));
-    assert_eq!(fixture.left(), ["a.wane", "new", "new/acknowledged", "new/records.redb"]);
+    assert_eq!(
+        fixture.left(),
+        ["a.wane", "new", "new/acknowledged", "new/log", "new/records.redb"]
+    );
 
     let open = |name: &str| FileStore::open(&fixture.path(name), fixture.clock.clone()).unwrap();
     let (old, new) = (open("data"), open("new"));
