@@ -5,7 +5,7 @@
 //! DIR/log/            what was logged and may not have reached it
 //! DIR/values          large values, once there was one
 //! DIR/acknowledged    the last commit of the tree that anything depends on
-//! DIR/reserve         room set aside, once there was a large value
+//! DIR/reserve         room set aside, once there was a large value or the log has grown
 //! ```
 //!
 //! A store appears whole or not at all: it is written under another name, synced, and then linked.

@@ -1,12 +1,12 @@
 //! Room that is set aside, so that what has expired can leave a disk that is full.
 //!
 //! ```text
-//! DIR/reserve    4 MiB that mean nothing, once there was a large value
+//! DIR/reserve    4 MiB that mean nothing, once there was a large value or the log has grown
 //! ```
 //!
 //! Removing a record takes room before it gives any back: the tree writes the pages that change
-//! beside those that a crash would go back to. On a disk that large values have filled to the last
-//! block there is none, and what has expired would stay for good. So a file holds some, and is made
+//! beside those that a crash would go back to. On a disk that large values or the log have filled to the
+//! last block there is none, and what has expired would stay for good. So a file holds some, and is made
 //! shorter, a step at a time, where a removal did not fit. What the removal frees fills it up again,
 //! before callers get any of it.
 //!

@@ -259,11 +259,15 @@ impl Writer {
     /// Whether there is room for large values. Some is set aside before the first one, which may
     /// leave none.
     fn has_room(&self) -> bool {
+        self.set_room_aside();
+        !self.shared.lacks_room.load(Ordering::SeqCst)
+    }
+
+    fn set_room_aside(&self) {
         let mut reserve = self.shared.reserve.lock();
         if !reserve.was_tried() {
             reserve.fill();
         }
-        !self.shared.lacks_room.load(Ordering::SeqCst)
     }
 
     fn decide(&mut self, batch: Vec<KeyedChange>, now: Timestamp) -> Result<Decided, Failure> {
@@ -314,6 +318,8 @@ impl Writer {
     /// Begins another segment. A generation ends with its segment, also where only an empty one was
     /// begun.
     fn rotate(&mut self) -> Result<(), Failure> {
+        // A log that grows may take what is left of a disk, and what has died needs some to leave.
+        self.set_room_aside();
         let before = self.log.segment();
         let rotated = self.log.rotate(&self.draft);
         if self.log.segment() != before {
