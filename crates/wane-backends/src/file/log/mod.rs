@@ -44,6 +44,9 @@ use super::lent_storage::is_lack_of_room;
 const FIRST_SIZE: u64 = 1 << 20;
 const FULL_SIZE: u64 = 64 << 20;
 
+/// The part of what is free on a disk that one segment takes at most: one of this many.
+const SHARE: u64 = 8;
+
 /// The log, in the hands of its one writer.
 #[derive(Debug)]
 pub(super) struct Log {
@@ -274,7 +277,10 @@ impl Log {
     /// The size of the segment after the active one, which is `needed` at least.
     fn next_size(&self, needed: u64) -> u64 {
         let before = self.active.as_ref().map_or(0, |active| active.size);
-        (2 * before).min(FULL_SIZE).max(smallest(needed))
+        // What is in it comes into the tree before it is free again, and must fit beside it.
+        let free = self.segments.shelf.free().unwrap_or(u64::MAX);
+        let most = (free / SHARE).min(FULL_SIZE) & !(FIRST_SIZE - 1);
+        (2 * before).min(most).max(smallest(needed))
     }
 
     /// Prepares the segment after the active one beside the writer.

@@ -42,6 +42,11 @@ pub(in crate::file) trait Shelf: Debug + Send + Sync + 'static {
 
     /// Where a file is, for messages.
     fn path(&self, name: &str) -> PathBuf;
+
+    /// Bytes that are free on its disk, where that can be told.
+    fn free(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// What a name says that a file is.
@@ -118,6 +123,11 @@ impl Shelf for Folder {
 
     fn path(&self, name: &str) -> PathBuf {
         self.path.join(name)
+    }
+
+    fn free(&self) -> Option<u64> {
+        let disk = rustix::fs::statvfs(&self.path).ok()?;
+        disk.f_bavail.checked_mul(disk.f_frsize)
     }
 }
 

@@ -108,7 +108,7 @@ impl Filler {
     pub(super) fn passes_within(&mut self, seconds: u64) -> Option<u64> {
         (0..seconds).find(|_| {
             self.clock.advance(Duration::from_secs(1));
-            wait(Duration::from_millis(20));
+            wait(Duration::from_millis(60));
             self.put(102_400, 8)
         })
     }
