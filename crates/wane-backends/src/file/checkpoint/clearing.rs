@@ -106,6 +106,17 @@ impl Checkpointer {
         self.shared.oldest().sealed.is_some_and(|oldest| oldest.has_dead(now))
     }
 
+    /// Makes a step towards filling the reserve up, where it was given up and could not be yet.
+    /// `false` means that there is more to do.
+    pub(super) fn makes_up(&mut self) -> bool {
+        if !self.shared.reserve.lock().is_given_up() || self.refills() {
+            return true;
+        }
+        let pack = Chores { sweep: 0, pack: MOVED };
+        let packed = self.commit(Batch::default(), pack, None);
+        packed.is_ok_and(|applied| applied.packed == 0)
+    }
+
     fn remove_due(&mut self) -> Result<(), Failure> {
         while self.has_died_young() {
             let Some(oldest) = self.shared.oldest().sealed else { break };

@@ -408,6 +408,9 @@ impl Checkpointer {
         if !self.compaction.due || !self.pack_if_worthwhile() {
             return;
         }
+        if !self.makes_up() {
+            return;
+        }
         self.set_room_aside();
         if let Err(error) = self.compact_if_worthwhile() {
             self.shared.fail(&error.to_string());

@@ -22,7 +22,7 @@ use crate::proof::wait;
 const RESERVE: u64 = 4 << 20;
 
 /// Seconds of the store's clock within which a disk empties itself, or never does.
-const SOON: u64 = 30;
+const SOON: u64 = 90;
 const NEVER: u64 = 900;
 
 fn reserve(data: &Path) -> u64 {
