@@ -11,6 +11,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 
+use super::lent_storage::is_lack_of_room;
+
 /// The file with the number.
 #[derive(Debug)]
 pub(super) struct Acknowledged {
@@ -33,6 +35,14 @@ impl Acknowledged {
     pub(super) fn note(&mut self, commit: u64) -> io::Result<()> {
         self.file.rewind()?;
         self.file.write_all(&encode(self.identity, commit))
+    }
+
+    /// The same where there is room. Where there is none, the file says too little, as it may.
+    pub(super) fn note_if_room(&mut self, commit: u64) -> io::Result<()> {
+        match self.note(commit) {
+            Err(error) if is_lack_of_room(&error) => Ok(()),
+            noted => noted,
+        }
     }
 }
 

@@ -34,7 +34,7 @@ use super::engine::{Batch, Chores, Engine, Found};
 use super::format::{FORMAT_VERSION, LOG_FORMAT};
 use super::lent_storage::{Lender, LentStorage, is_lack_of_room};
 use super::log::{Folder, Unread};
-use super::replay::{Replayed, has_segments};
+use super::replay::Replayed;
 use super::reserve::Reserve;
 use super::space::Space;
 use super::tentative_storage::TentativeStorage;
@@ -141,7 +141,7 @@ impl Directory {
 
     /// Makes the folder of the log, where no store is yet. An empty one means nothing.
     fn make_log(&self) -> Result<(), OpenError> {
-        if has_segments(&self.log()) {
+        if Folder::new(&self.log()).has_segments() {
             return Err(self.without_tree());
         }
         match fs::create_dir(self.log()) {
@@ -168,7 +168,7 @@ impl Directory {
 
     /// Takes over the closed store of `draft`, which holds none from then on.
     pub(super) fn take_over(&self, draft: &Self) -> Result<(), OpenError> {
-        if has_segments(&draft.log()) {
+        if Folder::new(&draft.log()).has_segments() {
             let reason = "the store was not closed; open it and close it before it is placed";
             return Err(OpenError::Damaged { path: draft.log(), reason: reason.to_owned() });
         }
@@ -234,10 +234,7 @@ impl Directory {
         }
         // What is found is shown to callers from here on. It also takes the little room that later
         // numbers need.
-        match acknowledged.note(commit) {
-            Err(error) if is_lack_of_room(&error) => {}
-            noted => noted.map_err(|error| self.io(error))?,
-        }
+        acknowledged.note_if_room(commit).map_err(|error| self.io(error))?;
         let directory = self.clone();
         let file = OpenFile { directory, lender, acknowledged };
         Ok(OpenedStore { engine, found, file, reserve, replayed, space })
@@ -250,7 +247,7 @@ impl Directory {
             if error.kind() != io::ErrorKind::NotFound {
                 return self.io(error);
             }
-            if has_segments(&self.log()) {
+            if Folder::new(&self.log()).has_segments() {
                 return self.without_tree();
             }
             OpenError::Absent { path: self.path.clone() }

@@ -9,8 +9,7 @@ use wane::store::{Record, Timestamp};
 use super::acknowledged::Acknowledged;
 use super::engine::Found;
 use super::format::{Entry, Place};
-use super::lent_storage::is_lack_of_room;
-use super::log::{Folder, Recovered, Segments, Shelf, Unread, recover};
+use super::log::{Recovered, Segments, Shelf, Unread, recover};
 use super::space::Extent;
 use super::values::ValuesFile;
 use super::young::{Generation, Held, Row, newest};
@@ -65,11 +64,8 @@ impl Replayed {
             );
             return Err(Unread::Damaged { path: folder.to_path_buf(), reason });
         }
-        // It also takes the little room that later numbers need. Where there is none, it says too little.
-        match acknowledged.note(recovered.last) {
-            Err(error) if is_lack_of_room(&error) => {}
-            noted => noted?,
-        }
+        // It also takes the little room that later numbers need.
+        acknowledged.note_if_room(recovered.last)?;
         let generations = generations.into_iter().map(Arc::new).collect();
         let segments = Segments::new(shelf, found.identity, &recovered.segments);
         Ok(Self { generations, segments, recovered, acknowledged })
@@ -108,9 +104,4 @@ impl Replayed {
         let rows = self.generations.iter().flat_map(|young| young.range(Bound::Unbounded));
         rows.filter_map(|(_, row)| row.place())
     }
-}
-
-/// Whether there are segments in `folder`.
-pub(super) fn has_segments(folder: &Path) -> bool {
-    Folder::new(folder).names().is_ok_and(|names| names.iter().any(|name| name.ends_with(".log")))
 }

@@ -5,15 +5,13 @@
 //! ```
 //!
 //! What has expired must leave, young or in the tree, and leaving takes room first: that is what the
-//! reserve is for. What
-//! is freed goes to the reserve before it goes to callers, so that the next time there is one. Most
-//! of it lies inside of the file of large values: where its end is in use, values are moved from
-//! there until so much can be cut off.
-
-use std::time::Duration;
+//! reserve is for. What is freed goes to the reserve before it goes to callers, so that the next time
+//! there is one. Most of it lies inside of the file of large values: where its end is in use, values
+//! are moved from there until so much can be cut off.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::{BUSY, Batch, Checkpointer, Chores, Failure};
 use crate::file::tentative_storage::TentativeStorage;

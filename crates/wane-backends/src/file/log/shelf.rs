@@ -90,6 +90,12 @@ impl Folder {
         Self { path: path.to_path_buf() }
     }
 
+    /// Whether there are segments in it. Where it is not there, there are none.
+    pub(in crate::file) fn has_segments(&self) -> bool {
+        let is_segment = |name: &String| matches!(named(name), Named::Segment(_));
+        self.names().is_ok_and(|names| names.iter().any(is_segment))
+    }
+
     /// Opens a file, after creating it where it is not there.
     pub(in crate::file) fn open_file(&self, name: &str) -> io::Result<FileBackend> {
         let mut options = OpenOptions::new();

@@ -300,8 +300,8 @@ impl Shared {
         keys.iter().map(known).collect()
     }
 
-    /// Shows readers the tree as it is after a commit at `now`, and frees what that freed. Where `reached` is all in the
-    /// tree, it goes at the same instant.
+    /// Shows readers the tree as it is after a commit at `now`, and frees what that freed. Where
+    /// `reached` is all in the tree, it goes at the same instant.
     pub(super) fn show_tree(
         &self,
         tree: Snapshot,

@@ -7,7 +7,7 @@ use wane::store::{Condition, Current, Outcome, Record, Step, StoreError, Timesta
 
 use super::Failure;
 use crate::file::engine::ReadError;
-use crate::file::format;
+use crate::file::format::{self, Place};
 use crate::file::large::LargeValues;
 use crate::file::queue::{KeyedChange, Lookup};
 use crate::file::view::{Below, Shared};
@@ -44,6 +44,20 @@ struct Met {
     _below: Arc<Below>,
 }
 
+/// Why a change was not decided.
+enum Undecided {
+    /// Its record cannot be read; others can be decided.
+    Change(StoreError),
+    /// Nor can the rest of its group.
+    Group(Failure),
+}
+
+impl From<Failure> for Undecided {
+    fn from(failure: Failure) -> Self {
+        Self::Group(failure)
+    }
+}
+
 impl<'a> Deciding<'a> {
     pub(super) fn new(
         shared: &'a Shared,
@@ -61,47 +75,57 @@ impl<'a> Deciding<'a> {
 
     /// Decides one change. An error ends the group.
     pub(super) fn change(&mut self, keyed: KeyedChange) -> Result<(), Failure> {
-        let KeyedChange { key, change, lookup } = keyed;
-        let Met { held, has_older, _below } = match self.meet(&key, lookup) {
-            Ok(met) => met,
-            Err(ReadError::Record(error)) => {
-                self.outcomes.push(Err(error));
-                return Ok(());
-            }
-            Err(ReadError::Engine(error)) => {
-                let generation = self.below.tree.generation;
-                return Err(Failure::Unread { generation, reason: error.to_string() });
-            }
+        let outcome = match self.try_change(keyed) {
+            Ok(outcome) => Ok(outcome),
+            Err(Undecided::Change(error)) => Err(error),
+            Err(Undecided::Group(failure)) => return Err(failure),
         };
+        self.outcomes.push(outcome);
+        Ok(())
+    }
+
+    fn try_change(&mut self, keyed: KeyedChange) -> Result<Outcome, Undecided> {
+        let KeyedChange { key, change, lookup } = keyed;
+        let met = self.meet(&key, lookup).map_err(|error| self.unmet(error))?;
+        let Met { held, has_older, _below } = met;
         let live = held.filter(|held| held.record.is_live(self.now));
-        let (mut record, place) = live.map_or((None, None), |held| (Some(held.record), held.place));
+        let (mut record, mut unread) =
+            live.map_or((None, None), |held| (Some(held.record), held.place));
         // A large value is read only where something depends on it.
-        let mut unread = place;
-        if matches!(change.condition(), Condition::Equals(_))
-            && let Some(place) = unread.take()
-        {
-            match self.large.read(&key, place)? {
-                Ok(value) => fill(&mut record, value),
-                Err(error) => {
-                    self.outcomes.push(Err(format::corrupt(&key, error)));
-                    return Ok(());
-                }
-            }
+        if matches!(change.condition(), Condition::Equals(_)) {
+            self.read(&key, unread.take(), &mut record)?;
         }
         let step = change.decide(record.as_ref().map(Current::from), self.now);
-        if matches!(step, Step::Refuse)
-            && let Some(place) = unread.take()
-        {
-            match self.large.read(&key, place)? {
-                Ok(value) => fill(&mut record, value),
-                Err(error) => {
-                    self.outcomes.push(Err(format::corrupt(&key, error)));
-                    return Ok(());
-                }
+        if matches!(step, Step::Refuse) {
+            self.read(&key, unread, &mut record)?;
+        }
+        let outcome = step.outcome(|| record);
+        self.carry_out(key, step, has_older)?;
+        Ok(outcome)
+    }
+
+    /// Why a change cannot be decided, where what lies under its key cannot be read.
+    fn unmet(&self, error: ReadError) -> Undecided {
+        match error {
+            ReadError::Record(error) => Undecided::Change(error),
+            ReadError::Engine(error) => {
+                let generation = self.below.tree.generation;
+                Failure::Unread { generation, reason: error.to_string() }.into()
             }
         }
-        self.outcomes.push(Ok(step.outcome(|| record)));
-        self.carry_out(key, step, has_older)
+    }
+
+    /// Puts the value that lies at `place`, if that is one, into the record that it belongs to.
+    fn read(
+        &mut self,
+        key: &[u8],
+        place: Option<Place>,
+        record: &mut Option<Record>,
+    ) -> Result<(), Undecided> {
+        let (Some(place), Some(record)) = (place, record) else { return Ok(()) };
+        let value = self.large.read(key, place).map_err(Failure::from)?;
+        record.value = value.map_err(|error| Undecided::Change(format::corrupt(key, error)))?;
+        Ok(())
     }
 
     /// What lies under a key. Only this thread changes what is active, so that it stays.
@@ -160,11 +184,4 @@ impl<'a> Deciding<'a> {
 fn owned(value: &Value) -> Value {
     // It was a value before, so it is one.
     Value::copy_from_slice(value).unwrap_or_else(|_| value.clone())
-}
-
-/// Puts a value that was read into the record that it belongs to.
-fn fill(record: &mut Option<Record>, value: Value) {
-    if let Some(record) = record {
-        record.value = value;
-    }
 }

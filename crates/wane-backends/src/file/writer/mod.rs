@@ -307,10 +307,7 @@ impl Writer {
         let sequence = self.log.append(&mut self.draft, now)?;
         self.pace.synced(self.shared.clock.monotonic().saturating_sub(began));
         // It is in the log, whatever becomes of the note, which may say too little.
-        match self.acknowledged.note(sequence) {
-            Err(error) if is_lack_of_room(&error) => {}
-            noted => noted.map_err(|error| in_doubt(&error))?,
-        }
+        self.acknowledged.note_if_room(sequence).map_err(|error| in_doubt(&error))?;
         self.shared.publish(rows, below, self.log.segment(), sequence, now);
         Ok(())
     }
