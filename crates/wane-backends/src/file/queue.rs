@@ -73,6 +73,11 @@ pub(super) struct Job {
 }
 
 impl Job {
+    /// Lets go of what its caller found in the tree, so that the room of what has died can be used.
+    pub(super) fn forget_lookups(&mut self) {
+        self.changes.iter_mut().for_each(|keyed| keyed.lookup = None);
+    }
+
     /// Bytes to be written for it, roughly.
     fn weight(&self) -> usize {
         self.changes.iter().map(KeyedChange::weight).sum()

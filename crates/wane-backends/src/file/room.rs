@@ -77,14 +77,16 @@ impl Room {
         self.found_at = now;
     }
 
-    /// Whether to try now; `look` says whether it finds room.
-    pub(super) fn is_time(&mut self, now: Duration, look: impl FnOnce() -> bool) -> bool {
-        if now < self.look_at {
-            return false;
-        }
+    /// Whether to look now.
+    pub(super) fn is_time(&self, now: Duration) -> bool {
+        now >= self.look_at
+    }
+
+    /// Whether to try, after a look that found room or did not.
+    pub(super) fn is_worth_a_try(&mut self, now: Duration, looks_good: bool) -> bool {
         self.look_at = now + self.look_every;
-        self.encouraged = look();
-        self.encouraged || now >= self.try_at
+        self.encouraged = looks_good;
+        looks_good || now >= self.try_at
     }
 }
 
@@ -112,9 +114,11 @@ mod tests {
     #[test]
     fn a_look_that_finds_room_is_followed_by_a_try() {
         let mut room = lacking();
-        assert!(!room.is_time(NOW, || panic!("too early to look")));
-        assert!(!room.is_time(NOW + FIRST_LOOK, || false));
-        assert!(room.is_time(NOW + 2 * FIRST_LOOK, || true));
+        assert!(!room.is_time(NOW));
+        assert!(room.is_time(NOW + FIRST_LOOK));
+        assert!(!room.is_worth_a_try(NOW + FIRST_LOOK, false));
+        assert!(!room.is_time(NOW + FIRST_LOOK));
+        assert!(room.is_worth_a_try(NOW + 2 * FIRST_LOOK, true));
         room.found(NOW + 2 * FIRST_LOOK);
         assert!(!room.is_lacking());
     }
@@ -125,7 +129,7 @@ mod tests {
         let mut tries = 0;
         while now < NOW + Duration::from_secs(3_600) {
             now += FIRST_LOOK;
-            if room.is_time(now, || false) {
+            if room.is_time(now) && room.is_worth_a_try(now, false) {
                 tries += 1;
                 room.ran_out(now);
             }
@@ -140,7 +144,7 @@ mod tests {
         let mut tries = 0;
         while now < NOW + Duration::from_secs(60) {
             now += FIRST_LOOK;
-            if room.is_time(now, || true) {
+            if room.is_time(now) && room.is_worth_a_try(now, true) {
                 tries += 1;
                 room.found(now);
                 room.ran_out(now);

@@ -36,16 +36,13 @@ impl Checkpointer {
         let shared = Arc::clone(&self.shared);
         let _nobody_else = shared.clearing.lock();
         let now = self.shared.clock.monotonic();
-        let mut reserve = self.shared.reserve.lock();
+        if !self.room.is_time(now) {
+            return false;
+        }
         let has_died = self.is_due(self.shared.clock.now()) || self.has_died_young();
-        let can_remove = has_died && reserve.has_some();
-        let directory = &self.file.directory;
-        let looks_good = || {
-            can_remove || if reserve.is_given_up() { reserve.fill() } else { directory.has_room() }
-        };
-        let is_time = self.room.is_time(now, looks_good);
-        drop(reserve);
-        if !is_time {
+        let can_remove = has_died && self.shared.reserve.lock().has_some();
+        let looks_good = can_remove || self.looks_good();
+        if !self.room.is_worth_a_try(now, looks_good) {
             return false;
         }
         let fits = self.fits(now, BUSY) || (can_remove && self.fits_with_reserve(now));
@@ -55,6 +52,12 @@ impl Checkpointer {
         self.room.found(now);
         self.shared.lacks_room.store(false, Ordering::SeqCst);
         true
+    }
+
+    /// Whether there is room, as far as that can be told without a commit.
+    fn looks_good(&mut self) -> bool {
+        let is_given_up = self.shared.reserve.lock().is_given_up();
+        if is_given_up { self.refills() } else { self.file.directory.has_room() }
     }
 
     /// Whether a commit of nothing but chores fits.
@@ -86,9 +89,7 @@ impl Checkpointer {
         if self.remove_due().is_err() || !self.goes_on() {
             return false;
         }
-        let pack = Chores { sweep: 0, pack: MOVED };
-        let is_made_up =
-            self.refills() || (self.commit(Batch::default(), pack, None).is_ok() && self.refills());
+        let is_made_up = self.refills() || (self.makes_up().is_ok() && self.refills());
         // Somebody else may have taken what was given up. Callers are then served from what is free
         // inside of the files, but not soon, as long as that is not known.
         if is_made_up || self.room.has_waited_long() {
@@ -101,18 +102,27 @@ impl Checkpointer {
     /// Whether something young has died, which takes room until its generation goes.
     fn has_died_young(&self) -> bool {
         let now = self.shared.clock.now();
-        self.shared.oldest().sealed.is_some_and(|oldest| oldest.has_dead(now))
+        self.shared.sealed().iter().any(|sealed| sealed.has_dead(now))
     }
 
-    /// Makes a step towards filling the reserve up, where it was given up and could not be yet.
+    /// Whether the reserve is as it was before it was given up, or nothing can be done about it.
     /// `false` means that there is more to do.
-    pub(super) fn makes_up(&mut self) -> bool {
+    pub(super) fn is_made_up(&mut self) -> bool {
         if !self.shared.reserve.lock().is_given_up() || self.refills() {
             return true;
         }
+        self.makes_up().is_ok_and(|moved| moved == 0)
+    }
+
+    /// Moves values from the end of their file, so that the reserve can be filled up from what is cut
+    /// off, and returns how many bytes were.
+    fn makes_up(&mut self) -> Result<u64, Failure> {
+        // Those of the young generations are not listed in the tree, and cannot be moved.
+        while let Some(oldest) = self.shared.oldest().sealed {
+            self.bring(&oldest)?;
+        }
         let pack = Chores { sweep: 0, pack: MOVED };
-        let packed = self.commit(Batch::default(), pack, None);
-        packed.is_ok_and(|applied| applied.packed == 0)
+        Ok(self.commit(Batch::default(), pack, None)?.packed)
     }
 
     fn remove_due(&mut self) -> Result<(), Failure> {

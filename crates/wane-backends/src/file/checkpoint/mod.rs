@@ -157,14 +157,18 @@ impl Checkpointer {
             if self.closing.load(Ordering::SeqCst) {
                 return self.finish();
             }
-            let oldest = self.shared.oldest();
-            let nudged = self.shared.nudged.swap(false, Ordering::SeqCst);
-            if self.is_ripe(&oldest) && self.has_room() {
-                self.checkpoint();
-            } else if nudged || !runtime.block_on(self.rest(&oldest)) {
-                self.tidy();
-            }
-            self.shared.progress.notify_waiters();
+            let shared = Arc::clone(&self.shared);
+            shared.seek_room(|is_wanted| self.step(runtime, is_wanted));
+        }
+    }
+
+    /// Does what is to be done next, or waits for something to do.
+    fn step(&mut self, runtime: &Runtime, room_is_wanted: bool) {
+        let oldest = self.shared.oldest();
+        if self.is_ripe(&oldest) && self.has_room() {
+            self.checkpoint();
+        } else if room_is_wanted || !runtime.block_on(self.rest(&oldest)) {
+            self.tidy();
         }
     }
 
@@ -408,7 +412,7 @@ impl Checkpointer {
         if !self.compaction.due || !self.pack_if_worthwhile() {
             return;
         }
-        if !self.makes_up() {
+        if !self.is_made_up() {
             return;
         }
         self.set_room_aside();

@@ -50,8 +50,10 @@ pub(super) struct Shared {
     pub(super) progress: Notify,
     /// The frame up to which everything is to be brought into the tree as soon as possible.
     pub(super) hurry: AtomicU64,
-    /// Room is wanted, whether something is young or not.
-    pub(super) nudged: AtomicBool,
+    /// How often room was wanted, whether something was young or not.
+    wanted: AtomicU64,
+    /// Up to which of those it was looked for since.
+    sought: AtomicU64,
     /// The tree is being written: what goes wrong with reading it may be about to be mended.
     busy: AtomicBool,
     /// It is not any more.
@@ -165,7 +167,8 @@ impl Shared {
             wake: Notify::new(),
             progress: Notify::new(),
             hurry: AtomicU64::new(0),
-            nudged: AtomicBool::new(false),
+            wanted: AtomicU64::new(0),
+            sought: AtomicU64::new(0),
             busy: AtomicBool::new(false),
             idle: Notify::new(),
             lacks_room: AtomicBool::new(false),
@@ -290,6 +293,12 @@ impl Shared {
         }
     }
 
+    /// The sealed generations, oldest first.
+    pub(super) fn sealed(&self) -> Vec<Arc<Generation>> {
+        let visible = self.visible.read();
+        visible.below.as_ref().map_or_else(Vec::new, |below| below.sealed.clone())
+    }
+
     /// Which of these keys a generation after `oldest` knows.
     pub(super) fn known_later(&self, oldest: &Arc<Generation>, keys: &[StoredKey]) -> Vec<bool> {
         let visible = self.visible.read();
@@ -368,9 +377,30 @@ impl Shared {
         let last = visible.active.sequence;
         drop(visible);
         self.hurry.fetch_max(last, Ordering::SeqCst);
-        self.nudged.store(true, Ordering::SeqCst);
+        self.wanted.fetch_add(1, Ordering::SeqCst);
         self.wake.notify_one();
         last
+    }
+
+    /// Has room looked for, and waits until that was done by a look that began after this.
+    pub(super) async fn await_look_for_room(&self) {
+        self.hasten();
+        let wanted = self.wanted.load(Ordering::SeqCst);
+        loop {
+            let progress = self.progress.notified();
+            if self.sought.load(Ordering::SeqCst) >= wanted || self.check().is_err() {
+                return;
+            }
+            progress.await;
+        }
+    }
+
+    /// Runs a step of bringing the tree up to date, which is told whether room is wanted.
+    pub(super) fn seek_room(&self, step: impl FnOnce(bool)) {
+        let wanted = self.wanted.load(Ordering::SeqCst);
+        step(wanted > self.sought.load(Ordering::SeqCst));
+        self.sought.store(wanted, Ordering::SeqCst);
+        self.progress.notify_waiters();
     }
 
     /// Runs a commit of the tree.

@@ -39,8 +39,8 @@ use super::young::{Row, StoredKey};
 /// How long nobody must have come before the log is made smaller.
 const SHRINK_AFTER: Duration = Duration::from_secs(1);
 
-/// How long a group waits for room to be made, after one that had none.
-const AWAIT_ROOM: Duration = Duration::from_millis(250);
+/// How long a group waits at most for room to be looked for, after one that had none.
+const AWAIT_ROOM: Duration = Duration::from_secs(1);
 
 /// Bytes of the largest frame.
 const LARGEST_FRAME: usize = 1 << 30;
@@ -136,9 +136,10 @@ impl Writer {
         while self.shared.check().is_ok() {
             match self.shared.queue.take(self.pace.gathers(last_group)) {
                 Taken::Closed => return,
-                Taken::Group(jobs) => {
+                Taken::Group(mut jobs) => {
                     last_group = jobs.len();
                     if self.starved || self.shared.lacks_room.load(Ordering::SeqCst) {
+                        jobs.iter_mut().for_each(Job::forget_lookups);
                         runtime.block_on(self.await_room());
                     }
                     if let Err(Failure::Unread { generation, reason }) = self.serve(jobs) {
@@ -187,10 +188,8 @@ impl Writer {
 
     /// Gives what has died young a moment to make room.
     async fn await_room(&self) {
-        let progress = self.shared.progress.notified();
-        self.shared.hasten();
         // Where none is made, the group is told so.
-        drop(tokio::time::timeout(AWAIT_ROOM, progress).await);
+        drop(tokio::time::timeout(AWAIT_ROOM, self.shared.await_look_for_room()).await);
     }
 
     /// Applies a group and answers it.
