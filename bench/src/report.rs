@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use crate::timing;
+
 /// One line of a table: who was measured, under which conditions, and what came out.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
@@ -73,7 +75,11 @@ impl Report {
         at_least: f64,
     ) {
         let value = quotient(dividend, divisor);
-        self.ratios.push(Ratio { name: name.into(), value, at_least: Some(at_least) });
+        let ratio = Ratio { name: name.into(), value, at_least: Some(at_least) };
+        // A long run may be cut short, and what it has found by then is worth knowing.
+        let found = ratio.value.map_or("not measured".to_owned(), number);
+        timing::stage(&format!("{}: {found} of {}", ratio.name, number(at_least)));
+        self.ratios.push(ratio);
     }
 
     /// Adds `dividend / divisor` for information only.

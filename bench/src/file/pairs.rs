@@ -20,7 +20,7 @@ const SYNC_PAUSE: Duration = Duration::from_millis(2);
 /// A value that lies beside the tree.
 const LARGE_VALUE: usize = 100 << 10;
 
-/// How many leases are kept alive.
+/// How many leases are kept alive, all over a store of other records.
 const LEASES: u64 = 10_000;
 
 /// The rows of a range over young rows.
@@ -68,16 +68,22 @@ fn places(directory: &Path) -> std::io::Result<[std::path::PathBuf; 2]> {
 }
 
 fn leases(directory: &Path, quick: bool, report: &mut Report) -> Result<(), BoxError> {
-    let pair = open(directory)?;
-    load(&pair, LEASES)?;
+    let (pair, records) = (open(directory)?, records(quick));
+    load(&pair, records)?;
     let trial = Trial {
         operation: Operation::Renew,
         callers: 128,
         slice: write_slice(quick),
         records: LEASES,
     };
-    let setting = format!("{} of {} k leases", setting(trial.operation, 128), LEASES / 1_000);
-    compare(&pair, &setting, (trial, &Load::default()), report)?;
+    let setting = format!(
+        "{} of {} k leases among {} k records",
+        setting(trial.operation, 128),
+        LEASES / 1_000,
+        records / 1_000
+    );
+    let leases = Load { every: records / LEASES, ..Load::default() };
+    compare(&pair, &setting, (trial, &leases), report)?;
     rate_bar(report, &setting, GROUP, 10.0);
     Ok(())
 }

@@ -69,12 +69,14 @@ pub(crate) struct Load {
     pub(crate) lives: (Ttl, Ttl),
     /// The rows of a range.
     pub(crate) rows: usize,
+    /// Of the records that are there, one in so many is called for.
+    pub(crate) every: u64,
 }
 
 impl Default for Load {
     fn default() -> Self {
         let value = Value::copy_from_slice(VALUE).expect("a short value is legal");
-        Self { value, lives: (long_life(), long_life()), rows: RANGE_ROWS }
+        Self { value, lives: (long_life(), long_life()), rows: RANGE_ROWS, every: 1 }
     }
 }
 
@@ -101,6 +103,7 @@ impl Load {
         (operation, index): (Operation, u64),
         chance: &mut Chance,
     ) -> Result<bool, StoreError> {
+        let index = if operation == Operation::Insert { index } else { index * self.every };
         let key = key(index);
         match operation {
             Operation::Insert => store.insert(&key, self.write(chance)?).await,
