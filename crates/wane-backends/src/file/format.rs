@@ -221,6 +221,9 @@ pub fn decode_key(bytes: &[u8]) -> Result<Key, FormatError> {
     Key::stored(partition, clustering).map_err(|_| FormatError::Impossible("key"))
 }
 
+/// Bytes of the instant that an entry of the expiry index begins with.
+pub(super) const INSTANT: usize = 8;
+
 /// The expiry index's entry for the key stored as `key`, due at `instant`.
 pub fn encode_due(instant: Timestamp, key: &[u8]) -> Vec<u8> {
     [&instant.as_unix_millis().to_be_bytes(), key].concat()

@@ -50,7 +50,7 @@ const IDLE: Chores = Chores { sweep: 2_048, pack: 0 };
 const PACK_IDLE: u64 = 8 << 20;
 
 /// Rows of a generation that go into one transaction.
-const ROWS: usize = 16 << 10;
+const ROWS: usize = 256 << 10;
 
 /// Rows that are looked up in newer generations at a time: the writer waits meanwhile.
 const LOOKED_UP: usize = 256;
@@ -244,7 +244,7 @@ impl Checkpointer {
             {
                 let held = row.1.held.clone().filter(|held| held.record.is_live(now));
                 if held.is_some() || row.1.has_older {
-                    settled.push(Settled { key, held });
+                    settled.push(Settled { key, held, has_older: row.1.has_older });
                 }
             }
         }

@@ -12,6 +12,8 @@
 //!
 //! Whatever redb reports as failed ends the engine's life: another must be opened on the file.
 
+mod tables;
+
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -19,12 +21,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redb::{
     Database, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata,
-    StorageBackend, Table, TableDefinition, WriteTransaction,
+    StorageBackend, TableDefinition, WriteTransaction,
 };
 use wane::store::{BoxError, Record, StoreError, Timestamp};
 
+use self::tables::Tables;
 use super::beside::{Beside, Moved, each_large};
-use super::format::{self, Entry, LOG_FORMAT, StoredRecord, decode_due, encode_due};
+use super::format::{self, Entry, LOG_FORMAT, decode_due};
 use super::lent_storage::LentValues;
 use super::page_cache;
 use super::space::Extent;
@@ -48,6 +51,8 @@ pub(super) struct Settled {
     pub(super) key: StoredKey,
     /// `None` where it holds nothing any more.
     pub(super) held: Option<Held>,
+    /// Whether the tree may hold something under the key, as far as is known.
+    pub(super) has_older: bool,
 }
 
 /// A batch of what keys have come to hold.
@@ -237,10 +242,11 @@ impl Engine {
         let space = Arc::clone(&self.space);
         let beside = Beside::new(transaction, &self.values, space, &mut self.moved);
         let mut tables = Tables::open(transaction, self.state, beside)?;
-        for Settled { key, held } in batch.settled {
-            tables.settle(&key, held)?;
+        for settled in batch.settled {
+            tables.settle(settled)?;
         }
         tables.sweep(chores.sweep, now)?;
+        tables.file_all()?;
         let packed = tables.pack(chores.pack)?;
         let next_due = tables.next_due()?;
         let state = tables.close(now)?;
@@ -320,167 +326,6 @@ impl State {
 
     fn row(self) -> StateRow {
         (self.format, self.identity, self.time.as_unix_millis(), self.commit, self.bytes)
-    }
-}
-
-/// The tables of one write transaction.
-struct Tables<'txn> {
-    records: Table<'txn, &'static [u8], &'static [u8]>,
-    due: Table<'txn, &'static [u8], ()>,
-    state_row: Table<'txn, (), StateRow>,
-    state: State,
-    beside: Beside<'txn>,
-    encoded: Vec<u8>,
-}
-
-impl<'txn> Tables<'txn> {
-    fn open(
-        transaction: &'txn WriteTransaction,
-        state: State,
-        beside: Beside<'txn>,
-    ) -> Result<Self, redb::TableError> {
-        Ok(Self {
-            records: transaction.open_table(RECORDS)?,
-            due: transaction.open_table(DUE)?,
-            state_row: transaction.open_table(STATE)?,
-            state,
-            beside,
-            encoded: Vec::new(),
-        })
-    }
-
-    /// Stores what a key has come to hold.
-    fn settle(&mut self, key: &[u8], held: Option<Held>) -> Result<(), BoxError> {
-        let old = match self.entry(key)?.transpose() {
-            Ok(old) => old,
-            // A record that cannot be read stays, so that its reader learns of it.
-            Err(_) => return Ok(()),
-        };
-        match held {
-            Some(held) => self.store(key, held, old.as_ref()),
-            None if old.is_some() => self.remove(key, old.as_ref()),
-            None => Ok(()),
-        }
-    }
-
-    fn entry(&self, key: &[u8]) -> Result<Option<Result<Entry, StoreError>>, redb::StorageError> {
-        let found = self.records.get(key)?;
-        Ok(found.map(|bytes| decode(key, bytes.value())))
-    }
-
-    /// Stores a record in the place of `old`.
-    fn store(&mut self, key: &[u8], held: Held, old: Option<&Entry>) -> Result<(), BoxError> {
-        let Held { record, place } = held;
-        let filed = old.and_then(|old| old.stored.filed);
-        let keeps_entry = filed.is_some() && filed <= record.expires_at;
-        if !keeps_entry {
-            if let Some(instant) = filed {
-                self.due.remove(&*encode_due(instant, key))?;
-            }
-            if let Some(instant) = record.expires_at {
-                self.due.insert(&*encode_due(instant, key), ())?;
-            }
-        }
-        let filed = if keeps_entry { filed } else { record.expires_at };
-        let old_place = old.and_then(|old| old.place);
-        // What was stored before everything stopped may come again.
-        if place != old_place {
-            self.beside.free(old_place)?;
-            if let Some(place) = place {
-                self.beside.list_at(key, place)?;
-            }
-        }
-        self.put(key, &Entry { stored: StoredRecord { record, filed }, place })
-    }
-
-    fn put(&mut self, key: &[u8], entry: &Entry) -> Result<(), BoxError> {
-        entry.encode(key, &mut self.encoded);
-        let size = key.len() + self.encoded.len();
-        let replaced = self.records.insert(key, &*self.encoded)?;
-        let freed = replaced.map_or(0, |bytes| key.len() + bytes.value().len());
-        self.state.bytes = (self.state.bytes + size as u64).saturating_sub(freed as u64);
-        Ok(())
-    }
-
-    /// Removes the record that `entry` holds.
-    fn remove(&mut self, key: &[u8], entry: Option<&Entry>) -> Result<(), BoxError> {
-        if let Some(instant) = entry.and_then(|entry| entry.stored.filed) {
-            self.due.remove(&*encode_due(instant, key))?;
-        }
-        self.beside.free(entry.and_then(|entry| entry.place))?;
-        let removed = self.records.remove(key)?;
-        let freed = removed.map_or(0, |bytes| key.len() + bytes.value().len());
-        self.state.bytes = self.state.bytes.saturating_sub(freed as u64);
-        Ok(())
-    }
-
-    /// Takes up to `limit` due entries off the expiry index, with the records that have expired.
-    fn sweep(&mut self, limit: usize, now: Timestamp) -> Result<(), BoxError> {
-        if limit == 0 {
-            return Ok(());
-        }
-        // Entries of this very millisecond are due as well.
-        let end = (now.as_unix_millis() + 1).to_be_bytes();
-        let entries = self.due.extract_from_if::<&[u8], _>(..&end[..], |_, ()| true)?.take(limit);
-        let entries = entries.map(|entry| entry.map(|(key, _)| key.value().to_vec()));
-        let entries = entries.collect::<Result<Vec<_>, _>>()?;
-        for due in entries {
-            let (instant, key) = decode_due(&due)?;
-            match self.entry(key)? {
-                // A record that cannot be read stays, so that its reader learns of it.
-                None | Some(Err(_)) => {}
-                Some(Ok(entry)) if entry.stored.filed != Some(instant) => {}
-                Some(Ok(mut entry)) => {
-                    // Its entry of the index is gone.
-                    entry.stored.filed = None;
-                    if entry.stored.record.is_live(now) {
-                        self.file_anew(key, entry)?;
-                    } else {
-                        self.remove(key, Some(&entry))?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Lists a record under its expiry; its value stays where it is.
-    fn file_anew(&mut self, key: &[u8], mut entry: Entry) -> Result<(), BoxError> {
-        entry.stored.filed = entry.stored.record.expires_at;
-        if let Some(instant) = entry.stored.filed {
-            self.due.insert(&*encode_due(instant, key), ())?;
-        }
-        self.put(key, &entry)
-    }
-
-    /// Moves large values from the end of their file to where there is room before, until `enough`
-    /// bytes were moved. Returns how many were.
-    fn pack(&mut self, enough: u64) -> Result<u64, BoxError> {
-        let mut moved = 0;
-        while moved < enough {
-            let Some((from, key)) = self.beside.last_that_can_move()? else { break };
-            let Some(Ok(mut entry)) = self.entry(&key)? else { break };
-            let Ok(value) = self.beside.value(&key, from)? else { break };
-            let Some(to) = self.beside.move_forward(&key, &value, from)? else { break };
-            entry.place = Some(to);
-            self.put(&key, &entry)?;
-            moved += u64::from(from.len);
-        }
-        Ok(moved)
-    }
-
-    fn next_due(&self) -> Result<Option<Timestamp>, BoxError> {
-        first_due(&self.due)
-    }
-
-    /// Writes the state row, closes the tables, and makes the large values durable.
-    fn close(mut self, now: Timestamp) -> Result<State, BoxError> {
-        self.state.format = LOG_FORMAT;
-        self.state.time = self.state.time.max(now);
-        self.state.commit += 1;
-        self.state_row.insert((), self.state.row())?;
-        self.beside.close()?;
-        Ok(self.state)
     }
 }
 
