@@ -65,7 +65,7 @@ pub const MAX_SKEW_DYNAMODB: Duration = Duration::from_secs(2);
 /// | url | store |
 /// |---|---|
 /// | `mem:` | memory, gone with the process |
-/// | `file:DIRECTORY` | an embedded file |
+/// | `file:DIRECTORY?young_bytes=268435456` | an embedded file |
 /// | `redis://USER:PASSWORD@HOST:PORT/DB?prefix=wane` | Redis or Valkey; `rediss:` with TLS, several hosts are a cluster |
 /// | `cas1://USER:PASSWORD@HOST,HOST/KEYSPACE?datacenter=dc1&ca=FILE` | Cassandra or ScyllaDB, one copy |
 /// | `cas3://..` | the same, two copies in dc1 and one in dc2 |
@@ -83,7 +83,9 @@ pub async fn open(url: &str, clock: SharedClock) -> Result<AnyStore, OpenError> 
             .map_err(|source| OpenError::Io { path: "memory".into(), source: source.into() }),
         #[cfg(feature = "file")]
         "file" if !rest.is_empty() => {
-            file::FileStore::open_or_create_aside(rest.into(), clock).await.map(AnyStore::File)
+            let (directory, settings) = file::FileSettings::from_place(rest)?;
+            let opened = file::FileStore::open_or_create_aside(directory, settings, clock);
+            opened.await.map(AnyStore::File)
         }
         #[cfg(feature = "redis")]
         "redis" | "rediss" => {

@@ -8,6 +8,7 @@
 //! | file | what |
 //! |---|---|
 //! | `directory` | create, open, verify, share within the process |
+//! | `settings` | what can be set |
 //! | `queue` | jobs on their way to the writer, taken in groups |
 //! | `writer` | deciding a group, logging it, answering |
 //! | `log` | the log: frames in segments |
@@ -49,6 +50,7 @@ mod queue;
 mod replay;
 mod reserve;
 mod room;
+mod settings;
 #[cfg(feature = "testing")]
 mod slow_storage;
 mod space;
@@ -81,6 +83,7 @@ pub use self::faulty_storage::{Fault, FaultyDisk};
 use self::format::{decode_key, encode_key, partition_prefix};
 use self::log::Log;
 use self::queue::{Job, KeyedChange};
+pub use self::settings::FileSettings;
 #[cfg(feature = "testing")]
 pub use self::slow_storage::{SlowDisk, SlowStorage};
 use self::view::{ActiveRows, Below, Group, Shared, View};
@@ -119,7 +122,16 @@ struct Threads {
 impl FileStore {
     /// Opens the store in `directory`. Opening it twice in one process gives the same store.
     pub fn open(directory: &Path, clock: SharedClock) -> Result<Self, OpenError> {
-        Self::open_with(directory, clock, &(Arc::new(FileSystem) as Arc<dyn Disk>))
+        Self::open_as(directory, FileSettings::default(), clock)
+    }
+
+    /// Opens the store in `directory`. Where this process has it open, it stays as it was set.
+    pub fn open_as(
+        directory: &Path,
+        settings: FileSettings,
+        clock: SharedClock,
+    ) -> Result<Self, OpenError> {
+        Self::open_with(directory, settings, clock, &(Arc::new(FileSystem) as Arc<dyn Disk>))
     }
 
     /// Opens the store in `directory` on a disk that fails as told.
@@ -129,7 +141,8 @@ impl FileStore {
         directory: &Path,
         clock: SharedClock,
     ) -> Result<Self, OpenError> {
-        Self::open_with(directory, clock, &(Arc::new(disk.clone()) as Arc<dyn Disk>))
+        let disk = Arc::new(disk.clone()) as Arc<dyn Disk>;
+        Self::open_with(directory, FileSettings::default(), clock, &disk)
     }
 
     /// Opens the store in `directory` on a disk whose syncs take longer.
@@ -139,11 +152,13 @@ impl FileStore {
         directory: &Path,
         clock: SharedClock,
     ) -> Result<Self, OpenError> {
-        Self::open_with(directory, clock, &(Arc::new(disk) as Arc<dyn Disk>))
+        let disk = Arc::new(disk) as Arc<dyn Disk>;
+        Self::open_with(directory, FileSettings::default(), clock, &disk)
     }
 
     fn open_with(
         directory: &Path,
+        settings: FileSettings,
         clock: SharedClock,
         disk: &Arc<dyn Disk>,
     ) -> Result<Self, OpenError> {
@@ -154,7 +169,7 @@ impl FileStore {
         if let Some(inner) = register.find(&path) {
             return Ok(Self { inner });
         }
-        let inner = Arc::new(Inner::start(path.clone(), clock, disk)?);
+        let inner = Arc::new(Inner::start(path.clone(), settings, clock, disk)?);
         register.insert(path, Arc::downgrade(&inner));
         Ok(Self { inner })
     }
@@ -167,12 +182,20 @@ impl FileStore {
 
     /// Opens the store in `directory`, after creating it where there is none.
     pub fn open_or_create(directory: &Path, clock: SharedClock) -> Result<Self, OpenError> {
-        match Self::open(directory, Arc::clone(&clock)) {
+        Self::open_or_create_as(directory, FileSettings::default(), clock)
+    }
+
+    fn open_or_create_as(
+        directory: &Path,
+        settings: FileSettings,
+        clock: SharedClock,
+    ) -> Result<Self, OpenError> {
+        match Self::open_as(directory, settings, Arc::clone(&clock)) {
             Err(OpenError::Absent { .. }) => {}
             opened => return opened,
         }
         match Directory::new(directory).create(&*clock) {
-            Ok(()) | Err(OpenError::Exists { .. }) => Self::open(directory, clock),
+            Ok(()) | Err(OpenError::Exists { .. }) => Self::open_as(directory, settings, clock),
             Err(error) => Err(error),
         }
     }
@@ -181,10 +204,11 @@ impl FileStore {
     /// whole file.
     pub async fn open_or_create_aside(
         directory: PathBuf,
+        settings: FileSettings,
         clock: SharedClock,
     ) -> Result<Self, OpenError> {
         let path = directory.clone();
-        let opened = move || Self::open_or_create(&directory, clock);
+        let opened = move || Self::open_or_create_as(&directory, settings, clock);
         let opened = tokio::task::spawn_blocking(opened).await;
         opened.unwrap_or_else(|ended| Err(OpenError::Io { path, source: ended.into() }))
     }
@@ -255,21 +279,27 @@ impl FileStore {
 }
 
 impl Inner {
-    fn start(path: PathBuf, clock: SharedClock, disk: &Arc<dyn Disk>) -> Result<Self, OpenError> {
+    fn start(
+        path: PathBuf,
+        settings: FileSettings,
+        clock: SharedClock,
+        disk: &Arc<dyn Disk>,
+    ) -> Result<Self, OpenError> {
         let directory = Directory::new(&path);
         let OpenedStore { engine, found, file, reserve, replayed, space } = directory.open(disk)?;
         clock.never_before(found.time.max(replayed.recovered.time.unwrap_or(found.time)));
         let io = |source| OpenError::Io { path: path.clone(), source };
         let snapshot = engine.snapshot().map_err(|error| io(error.into()))?;
         let next_due = engine.next_due().map_err(io)?;
-        let log = Log::go_on(Arc::clone(&replayed.segments), &replayed.recovered);
+        let young_bytes = settings.young_bytes();
+        let log = Log::go_on(Arc::clone(&replayed.segments), &replayed.recovered, young_bytes);
         let log = log.map_err(|error| io(error.into()))?;
         let below = Below::new(replayed.generations, snapshot);
         let (records, values) = (directory.records(), file.lender.values());
         let shared = Shared::new(clock, records, replayed.segments, space, values, reserve, below);
         let shared = Arc::new(shared);
         let closing = Arc::new(AtomicBool::new(false));
-        let writer = Writer::new(log, replayed.acknowledged, Arc::clone(&shared));
+        let writer = Writer::new(log, replayed.acknowledged, Arc::clone(&shared), young_bytes);
         let writer = thread("wane-file-writer", move |runtime| writer.run(runtime)).map_err(io)?;
         let (seen, told) = (Arc::clone(&shared), Arc::clone(&closing));
         let checkpointer = Checkpointer::new(engine, file, seen, told, next_due);

@@ -92,6 +92,9 @@ setting::settings! {
     /// How long a call waits for the store; then a read is unavailable and the outcome of a write unknown.
     store_deadline_ms: Duration = Is("5000"), within 1..=LONGEST_MS;
 
+    /// Memory for records of the storage file that have not reached its tree, and log kept for them.
+    file_young_bytes: usize = Is("268435456"), within 16_777_216..=1_099_511_627_776;
+
     /// The Redis server, or several of a cluster, for the storage redis.
     redis_url: RedisUrl = Is("redis://127.0.0.1:6379");
 

@@ -14,7 +14,10 @@ impl Settings {
     pub fn store_url(&self) -> String {
         match self.storage {
             Storage::Mem => "mem:".to_owned(),
-            Storage::File => format!("file:{}", self.data.display()),
+            Storage::File => {
+                let (data, young_bytes) = (self.data.display(), self.file_young_bytes);
+                format!("file:{data}?young_bytes={young_bytes}")
+            }
             Storage::Redis => self.redis_url.as_str().to_owned(),
             Storage::Cas1 | Storage::Cas3 => self.cassandra_url(),
             Storage::Dynamodb => {

@@ -44,6 +44,9 @@ use super::lent_storage::is_lack_of_room;
 const FIRST_SIZE: u64 = 1 << 20;
 const FULL_SIZE: u64 = 64 << 20;
 
+/// The part of what young records may take that one segment takes at most: one of this many.
+const SEGMENTS: u64 = 4;
+
 /// The part of what is free on a disk that one segment takes at most: one of this many.
 const SHARE: u64 = 8;
 
@@ -61,6 +64,8 @@ pub(super) struct Log {
     sequence: u64,
     /// Nothing may be written to the active segment any more.
     torn: bool,
+    /// The size that segments come to have.
+    full_size: u64,
 }
 
 /// The segments of a log, which its writer adds to and whoever brings the tree up to date takes
@@ -168,15 +173,22 @@ impl Segments {
 }
 
 impl Log {
-    /// Goes on after what was recovered, in a segment of its own, where there is room for one.
-    pub(super) fn go_on(segments: Arc<Segments>, recovered: &Recovered) -> io::Result<Self> {
+    /// Goes on after what was recovered, in a segment of its own, where there is room for one. Its
+    /// segments are for young records of so many bytes.
+    pub(super) fn go_on(
+        segments: Arc<Segments>,
+        recovered: &Recovered,
+        young_bytes: usize,
+    ) -> io::Result<Self> {
         remove_drafts(&*segments.shelf)?;
         if let Some(end) = recovered.end {
             segments.write_again(end)?;
         }
         let number = recovered.segments.last().map_or(0, |found| found.number);
         let sequence = recovered.last;
-        let mut log = Self { segments, active: None, number, next: None, sequence, torn: false };
+        let full_size = FULL_SIZE.min(young_bytes as u64 / SEGMENTS);
+        let (active, next, torn) = (None, None, false);
+        let mut log = Self { segments, active, number, next, sequence, torn, full_size };
         match log.begin(FIRST_SIZE) {
             Err(error) if is_lack_of_room(&error) => {}
             begun => begun?,
@@ -279,7 +291,7 @@ impl Log {
         let before = self.active.as_ref().map_or(0, |active| active.size);
         // What is in it comes into the tree before it is free again, and must fit beside it.
         let free = self.segments.shelf.free().unwrap_or(u64::MAX);
-        let most = (free / SHARE).min(FULL_SIZE) & !(FIRST_SIZE - 1);
+        let most = (free / SHARE).min(self.full_size) & !(FIRST_SIZE - 1);
         (2 * before).min(most).max(smallest(needed))
     }
 

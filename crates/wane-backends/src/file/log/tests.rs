@@ -10,6 +10,9 @@ use super::*;
 
 const STORE: u64 = 77;
 
+/// Young records of so many bytes have segments of the full size.
+const YOUNG: usize = 256 << 20;
+
 /// A folder with a log.
 struct Bench {
     home: TempDir,
@@ -50,7 +53,7 @@ impl Bench {
     fn open(&self) -> Log {
         let (recovered, _) = self.read(0).unwrap();
         let segments = Segments::new(self.shelf(), STORE, &recovered.segments);
-        Log::go_on(segments, &recovered).unwrap()
+        Log::go_on(segments, &recovered, YOUNG).unwrap()
     }
 
     /// A log of frames `1..=count`, one change in each, all in segment 1.
@@ -286,7 +289,7 @@ fn a_gap_in_what_the_tree_has_is_none_in_the_log() {
     }
     let (recovered, _) = bench.read(2).unwrap();
     let segments = Segments::new(bench.shelf(), STORE, &recovered.segments);
-    let mut log = Log::go_on(segments, &recovered).unwrap();
+    let mut log = Log::go_on(segments, &recovered, YOUNG).unwrap();
     log_one(&mut log, "d", "v");
     drop(log);
     assert!(!bench.path(1).exists(), "the oldest is written over first");

@@ -113,12 +113,17 @@ impl From<Unlogged> for Failure {
 }
 
 impl Writer {
-    pub(super) fn new(log: Log, acknowledged: Acknowledged, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(
+        log: Log,
+        acknowledged: Acknowledged,
+        shared: Arc<Shared>,
+        young_bytes: usize,
+    ) -> Self {
         let large = LargeValues::new(Arc::clone(&shared.values), Arc::clone(&shared.space));
         shared.seal(Some(log.segment()));
         let (draft, encoded) = (Draft::default(), Vec::new());
-        let (pace, starved) = (Pace::default(), false);
-        Self { log, acknowledged, large, shared, pace, draft, encoded, starved }
+        let (pace, starved) = (Pace::new(young_bytes), false);
+        Self { log, acknowledged, large, shared, pace, draft, encoded, starved, waiting: 0 }
     }
 
     /// Works until the queue is closed and empty, or the store fails. Callers that are left, and

@@ -11,14 +11,11 @@ use std::time::Duration;
 use crate::file::log::Log;
 use crate::file::view::Shared;
 
-/// Bytes of memory that the young generations may take, and of segments that are kept for them.
-const YOUNG: usize = 256 << 20;
-
-/// The share of that from which on callers are slowed down.
+/// The share of the bound from which on callers are slowed down.
 const SLOWER_FROM: f64 = 0.6;
 
 /// What a group waits at most, before it is looked again whether there is room.
-const LONGEST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_millis(50);
 
 /// The share of the bound that one generation takes at most.
 const GENERATION: usize = 4;
@@ -27,13 +24,19 @@ const GENERATION: usize = 4;
 const SLOW_SYNC: Duration = Duration::from_micros(500);
 
 /// How callers are served.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pace {
+    /// Bytes of memory that the young generations may take, and of segments that are kept for them.
+    young_bytes: usize,
     /// What a sync takes, on average of the last few.
     sync: Duration,
 }
 
 impl Pace {
+    pub(super) fn new(young_bytes: usize) -> Self {
+        Self { young_bytes, sync: Duration::ZERO }
+    }
+
     /// Notes what a sync took.
     pub(super) fn synced(&mut self, took: Duration) {
         self.sync = if self.sync.is_zero() { took } else { (7 * self.sync + took) / 8 };
@@ -48,11 +51,10 @@ impl Pace {
     pub(super) fn wait(&self, shared: &Shared, log: &Log) -> bool {
         loop {
             let (young, active) = shared.weight();
-            if active > YOUNG / GENERATION {
+            if active > self.young_bytes / GENERATION {
                 shared.seal(None);
             }
-            let logged = log.needed() as f64 / YOUNG as f64;
-            let filled = logged.max(young as f64 / YOUNG as f64);
+            let filled = log.needed().max(young as u64) as f64 / self.young_bytes as f64;
             // The log alone may be full of what the tree has: then the next segment makes room.
             if young == 0 || shared.check().is_err() {
                 return true;
@@ -93,14 +95,14 @@ mod tests {
         assert_eq!(pause(SLOWER_FROM), Duration::ZERO);
         let pauses: Vec<_> = (60..=100).map(|percent| pause(f64::from(percent) / 100.0)).collect();
         assert!(pauses.is_sorted());
-        assert!(pauses[1] < Duration::from_micros(200), "{:?}", pauses[1]);
+        assert!(pauses[1] < Duration::from_micros(100), "{:?}", pauses[1]);
         assert_eq!(pause(1.0), LONGEST);
         assert_eq!(pause(3.0), LONGEST);
     }
 
     #[test]
     fn callers_are_gathered_where_a_sync_takes_long() {
-        let mut pace = Pace::default();
+        let mut pace = Pace::new(1 << 20);
         assert_eq!(pace.gathers(128), 0);
         pace.synced(Duration::from_millis(2));
         assert_eq!(pace.gathers(128), 128);

@@ -76,7 +76,7 @@ fn address(text: &str) -> SocketAddr {
 fn without_any_source_the_server_keeps_a_file_and_listens_on_loopback() {
     let settings = from_flags(&[]).expect("legal").settings;
     assert_eq!(settings, Settings::default());
-    assert_eq!(settings.store_url(), "file:./wane-data");
+    assert_eq!(settings.store_url(), "file:./wane-data?young_bytes=268435456");
     assert_eq!(settings.listen, address("127.0.0.1:8628"));
     assert_eq!(settings.admin_listen, address("127.0.0.1:8629"));
     assert_eq!(settings.region.as_str(), "local");
@@ -239,6 +239,7 @@ fn a_wrong_value_is_named_with_its_source_and_what_is_legal() {
         ("WANE_LISTEN", "127.0.0.1:65536", "give an address"),
         ("WANE_LISTEN", ":8628", "give an address"),
         ("WANE_REGION", "Up", "give 1 to 32 of a-z, 0-9 and -"),
+        ("WANE_FILE_YOUNG_BYTES", "1000", "from 16777216 to"),
         ("WANE_STORE_DEADLINE_MS", "-1", "from 1 to 3600000"),
         ("WANE_STORE_DEADLINE_MS", "5s", "from 1 to 3600000"),
         ("WANE_INSECURE", "yes", "give true or false"),
