@@ -1,15 +1,17 @@
 //! The queue before the writer: callers put jobs in, the writer takes them out in groups.
 //!
-//! A group is whatever has gathered. After a group of several callers the writer waits a moment
-//! for as many to come back, since those just answered tend to ask again. A lone caller never waits
-//! for anyone; after it the writer stays awake for a moment, because waking it would take as long as
-//! a tenth of a commit.
+//! A group is whatever has gathered. Those just answered tend to ask again, and a sync costs the same
+//! for all of them as for half. So after a group the writer looks out for its callers to come back,
+//! beside those who came meanwhile, as long as they keep coming; on a slow disk it waits for them. A
+//! lone caller never waits for anyone; after it the writer stays awake for a moment, because waking it
+//! would take as long as a tenth of a commit.
 //!
 //! After a group of megabytes more tends to come, as of an upload, and what a commit takes beside
 //! its bytes is saved where they come in fewer groups. So as long as nothing waits but large values,
 //! and more of them keep coming, the writer lets them gather.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -23,9 +25,13 @@ use super::young::{Held, StoredKey};
 /// How long the writer waits for the callers of the last group to come back.
 const GATHER: Duration = Duration::from_micros(300);
 
-/// How often a writer that is out of work looks again before it sleeps. Each look gives others the
-/// core first; all of them take some tens of microseconds.
-const LOOKS: usize = 32;
+/// How often a writer looks again for a lone caller, and for one of several, before it goes on. Each
+/// look gives others the core first; all of them take some tens of microseconds.
+const LOOKS_FOR_ONE: usize = 32;
+const LOOKS_FOR_MORE: usize = 64;
+
+/// A group of so many callers is worth its sync.
+const ENOUGH: usize = 64;
 
 /// What a group may weigh: callers of a small write must not wait for gigabytes of others'.
 const GROUP_BYTES: usize = 8 << 20;
@@ -101,6 +107,8 @@ pub(super) enum Taken {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
+    /// How many jobs are here, for looks without the lock: whoever comes needs that.
+    len: AtomicUsize,
     /// Wakes a writer that gathers.
     enough: Condvar,
     /// Wakes a writer that idles.
@@ -168,6 +176,7 @@ impl Queue {
         state.weight += weight;
         state.light += usize::from(weight < LARGE);
         state.jobs.push(job);
+        self.len.store(state.jobs.len(), Ordering::Relaxed);
         let first = state.jobs.len() == 1;
         let enough = state.awaited.is_some_and(|awaited| state.has(awaited));
         drop(state);
@@ -193,7 +202,9 @@ impl Queue {
         if state.jobs.is_empty() {
             return if state.closed { Taken::Closed } else { Taken::Nothing };
         }
-        Taken::Group(state.take())
+        let group = state.take();
+        self.len.store(state.jobs.len(), Ordering::Relaxed);
+        Taken::Group(group)
     }
 
     /// Waits while large values keep coming and nothing else does.
@@ -213,16 +224,23 @@ impl Queue {
         state.awaited = None;
     }
 
-    /// Returns once a job is there, or after a moment. For a writer that has just answered.
-    pub(super) fn look_out(&self) {
-        for _ in 0..LOOKS {
-            let state = self.state.lock();
-            if !state.jobs.is_empty() || state.closed {
-                return;
-            }
-            drop(state);
+    /// Returns once so many jobs are here, or none has come for a moment. For a writer that has just
+    /// answered.
+    pub(super) fn look_out(&self, expected: usize) {
+        let expected = expected.min(ENOUGH);
+        let most = if expected > 1 { LOOKS_FOR_MORE } else { LOOKS_FOR_ONE };
+        let (mut seen, mut looks) = (self.len(), 0);
+        while seen < expected && looks < most {
             std::thread::yield_now();
+            let here = self.len();
+            looks = if here > seen { 0 } else { looks + 1 };
+            seen = here;
         }
+    }
+
+    /// How many jobs are here.
+    pub(super) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
     }
 
     /// Completes when a job has arrived, or the queue was closed, since the last look.
@@ -273,6 +291,22 @@ mod tests {
         push(&queue, 10, 1);
         assert_eq!(taken(&queue), 101 - first);
         assert_eq!(taken(&queue), 0);
+    }
+
+    #[test]
+    fn callers_that_are_expected_are_looked_out_for_and_not_for_long() {
+        let queue = Queue::default();
+        push(&queue, 10, 3);
+        assert_eq!(queue.len(), 3);
+        queue.look_out(3);
+        std::thread::scope(|scope| {
+            scope.spawn(|| push(&queue, 10, 2));
+            // Whether they come in time or not, it ends.
+            queue.look_out(5);
+        });
+        assert_eq!(taken(&queue), 5);
+        assert_eq!(queue.len(), 0);
+        queue.look_out(1);
     }
 
     #[test]

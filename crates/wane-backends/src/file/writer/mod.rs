@@ -57,6 +57,8 @@ pub(super) struct Writer {
     encoded: Vec<u8>,
     /// There was no room for the last group.
     starved: bool,
+    /// Jobs that had come when the last group was answered.
+    waiting: usize,
 }
 
 /// Why a group was not applied, by what its callers are told.
@@ -150,9 +152,7 @@ impl Writer {
                     if let Err(Failure::Unread { generation, reason }) = self.serve(jobs) {
                         runtime.block_on(self.shared.unread(generation, &reason));
                     }
-                    if last_group == 1 {
-                        self.shared.queue.look_out();
-                    }
+                    self.shared.queue.look_out(last_group + self.waiting);
                 }
                 Taken::Nothing => {
                     if !runtime.block_on(self.rest()) {
@@ -210,6 +210,7 @@ impl Writer {
             false => Err(Failure::NoRoom),
         };
         self.starved = matches!(result, Err(Failure::NoRoom));
+        self.waiting = self.shared.queue.len();
         let mut outcomes = result.map(Vec::into_iter);
         for (count, reply) in replies {
             let answers: Answers = match &mut outcomes {
