@@ -349,7 +349,7 @@ impl Store for FileStore {
     async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         let stored = encode_key(key);
         let concerns = |group: &Group| group.touches(&stored);
-        let copy = |active: &Generation| active.get(&stored).cloned();
+        let copy = |active: &Generation, _| active.get(&stored).cloned();
         let point = |view: &View, active: &Option<Young>| view.point(&stored, active.as_ref());
         self.inner.shared.read(concerns, copy, point).await
     }
@@ -357,7 +357,7 @@ impl Store for FileStore {
     async fn get_batch(&self, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
         let stored: Vec<_> = keys.iter().map(encode_key).collect();
         let concerns = |group: &Group| stored.iter().any(|key| group.touches(key));
-        let copy = |active: &Generation| -> Vec<_> {
+        let copy = |active: &Generation, _| -> Vec<_> {
             stored.iter().map(|key| active.get(key).cloned()).collect()
         };
         let points = |view: &View, active: &Vec<Option<Young>>| {
@@ -374,12 +374,14 @@ impl Store for FileStore {
         limit: PageLimit,
     ) -> Result<Page, StoreError> {
         let prefix = partition_prefix(partition.as_bytes());
-        let concerns = |group: &Group| {
-            let mut clusterings = group.keys().filter_map(|key| key.strip_prefix(&*prefix));
-            clusterings.any(|clustering| range.contains(clustering))
+        let is_within = |key: &[u8]| {
+            key.strip_prefix(&*prefix).is_some_and(|clustering| range.contains(clustering))
         };
+        let concerns = |group: &Group| group.keys().any(is_within);
         let start = [&prefix, range.start()].concat();
-        let copy = |active: &Generation| ActiveRows::copy(active, Bound::Included(&start), &prefix);
+        let copy = |active: &Generation, now| {
+            ActiveRows::copy((active, now), Bound::Included(&start), limit, is_within)
+        };
         let page = |view: &View, active: &ActiveRows| page(view, active, &prefix, range, limit);
         self.inner.shared.read(concerns, copy, page).await
     }
@@ -453,7 +455,7 @@ impl Store for FileStore {
 
     async fn query_ttl(&self, key: &Key) -> Result<Remaining, StoreError> {
         let stored = encode_key(key);
-        let copy = |active: &Generation| active.get(&stored).cloned();
+        let copy = |active: &Generation, _| active.get(&stored).cloned();
         let remaining = |view: &View, active: &Option<Young>| {
             let record = view.point(&stored, active.as_ref())?;
             Ok(record.map_or(Remaining::Absent, |record| record.remaining(view.now)))

@@ -40,7 +40,7 @@ impl Replayed {
             let entry = logged.entry.map(|bytes| Entry::decode(logged.key, bytes)).transpose()?;
             let row = Row { held: entry.map(Held::from), has_older: true };
             if generations.last().is_none_or(|last| last.segment != segment) {
-                generations.push(Generation::after(segment, 0));
+                generations.push(Generation::of(segment));
             }
             if let Some(generation) = generations.last_mut() {
                 generation.insert(logged.key.into(), row);

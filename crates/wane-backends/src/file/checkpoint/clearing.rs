@@ -118,18 +118,13 @@ impl Checkpointer {
     /// off, and returns how many bytes were.
     fn makes_up(&mut self) -> Result<u64, Failure> {
         // Those of the young generations are not listed in the tree, and cannot be moved.
-        while let Some(oldest) = self.shared.oldest().sealed {
-            self.bring(&oldest)?;
-        }
+        while self.bring_oldest()? {}
         let pack = Chores { sweep: 0, pack: MOVED };
         Ok(self.commit(Batch::default(), pack, None)?.packed)
     }
 
     fn remove_due(&mut self) -> Result<(), Failure> {
-        while self.has_died_young() {
-            let Some(oldest) = self.shared.oldest().sealed else { break };
-            self.bring(&oldest)?;
-        }
+        while self.has_died_young() && self.bring_oldest()? {}
         let mut sweep = FIRST_REMOVAL;
         for _ in 0..STEPS {
             if !self.is_due(self.shared.clock.now()) {

@@ -81,6 +81,9 @@ pub(super) struct Checkpointer {
     file: OpenFile,
     shared: Arc<Shared>,
     closing: Arc<AtomicBool>,
+    /// Generations that are shown no longer, until nobody reads them any more: freeing one takes long,
+    /// and nobody who is waited for should.
+    outlived: Vec<Arc<Generation>>,
     /// Places of large values that are the tree's once the transaction under way is committed.
     offered: HashSet<u64>,
     next_due: Option<Timestamp>,
@@ -136,6 +139,7 @@ impl Checkpointer {
             file,
             shared,
             closing,
+            outlived: Vec::new(),
             offered: HashSet::new(),
             next_due,
             compaction,
@@ -164,6 +168,8 @@ impl Checkpointer {
 
     /// Does what is to be done next, or waits for something to do.
     fn step(&mut self, runtime: &Runtime, room_is_wanted: bool) {
+        self.outlived.retain(|outlived| Arc::strong_count(outlived) > 1);
+        self.sort_sealed();
         let oldest = self.shared.oldest();
         if self.is_ripe(&oldest) && self.has_room() {
             self.checkpoint();
@@ -177,8 +183,8 @@ impl Checkpointer {
     /// in it.
     fn finish(&mut self) {
         self.shared.seal(None);
-        while let Some(oldest) = self.shared.oldest().sealed {
-            if !self.has_room() || self.bring(&oldest).is_err() {
+        while self.shared.oldest().sealed.is_some() {
+            if !self.has_room() || self.bring_oldest().is_err() {
                 return;
             }
         }
@@ -193,7 +199,9 @@ impl Checkpointer {
         let now = self.shared.clock.now();
         let longest = if self.compaction.due { COMPACT_AFTER } else { LONGEST_SLEEP };
         let due = self.next_due.map_or(longest, |due| now.until(due));
-        let due = due.min(ripeness::until_ripe(oldest, now)).clamp(IDLE_AFTER, longest);
+        let due = due.min(ripeness::until_ripe(oldest, now));
+        let longest = if self.outlived.is_empty() { longest } else { IDLE_AFTER };
+        let due = due.clamp(IDLE_AFTER, longest);
         let pause = if self.room.is_lacking() { self.room.rest() } else { due };
         let sleep = self.shared.clock.sleep(pause);
         tokio::select! {
@@ -203,16 +211,34 @@ impl Checkpointer {
         }
     }
 
-    /// Brings the oldest generation into the tree, after sealing it where it is not.
-    fn checkpoint(&mut self) {
-        match self.shared.oldest().sealed {
-            // A failure is noted where callers look for it; without room it is tried again.
-            Some(generation) => drop(self.bring(&generation)),
-            None => self.shared.seal(None),
+    /// Puts the rows of sealed generations in order, where they are not yet.
+    fn sort_sealed(&mut self) {
+        for loose in self.shared.sealed().into_iter().filter(|sealed| !sealed.is_sorted()) {
+            self.shared.show_sorted(&loose, Arc::new(loose.sorted()));
+            self.outlived.push(loose);
         }
     }
 
-    /// Brings the oldest generation into the tree, which is then told how far the log has got.
+    /// Brings the oldest generation into the tree, after sealing it where it is not.
+    fn checkpoint(&mut self) {
+        match self.bring_oldest() {
+            // A failure is noted where callers look for it; without room it is tried again.
+            Ok(true) | Err(_) => {}
+            Ok(false) => self.shared.seal(None),
+        }
+    }
+
+    /// Brings the oldest sealed generation into the tree, if there is one.
+    fn bring_oldest(&mut self) -> Result<bool, Failure> {
+        self.sort_sealed();
+        let Some(oldest) = self.shared.oldest().sealed else { return Ok(false) };
+        self.bring(&oldest)?;
+        self.outlived.push(oldest);
+        Ok(true)
+    }
+
+    /// Brings the oldest generation, which is sorted, into the tree, which is then told how far the
+    /// log has got.
     ///
     /// Large values come with the last transaction: up to then their places are the generation's, and
     /// from then on the tree's.
@@ -225,6 +251,7 @@ impl Checkpointer {
             let settled = self.settled(generation, part);
             let chores = sweeping(&settled);
             self.commit(Batch { settled, logged: None }, chores, None)?;
+            self.sort_sealed();
         }
         let mut settled = self.settled(generation, last);
         settled.extend(self.settled(generation, &large));

@@ -265,8 +265,7 @@ impl Shared {
             return;
         };
         let mut below = below.again();
-        let Generation { segment, sequence, .. } = visible.active;
-        let next = Generation::after(segment, sequence);
+        let next = visible.active.next();
         below.sealed.push(Arc::new(std::mem::replace(&mut visible.active, next)));
         self.replace(visible, Some(below), Vec::new());
         self.wake.notify_one();
@@ -297,6 +296,20 @@ impl Shared {
     pub(super) fn sealed(&self) -> Vec<Arc<Generation>> {
         let visible = self.visible.read();
         visible.below.as_ref().map_or_else(Vec::new, |below| below.sealed.clone())
+    }
+
+    /// Shows a sealed generation in another form, with the same rows in it.
+    pub(super) fn show_sorted(&self, loose: &Arc<Generation>, sorted: Arc<Generation>) {
+        let mut visible = self.visible.write();
+        let Some(shown) = visible.below.clone() else { return };
+        let mut below = shown.again();
+        if let Some(at) = below.sealed.iter().position(|sealed| Arc::ptr_eq(sealed, loose)) {
+            below.sealed[at] = sorted;
+            self.replace(&mut visible, Some(below), Vec::new());
+        }
+        drop(visible);
+        // Whatever nobody else reads is freed outside of the lock.
+        drop(shown);
     }
 
     /// Which of these keys a generation after `oldest` knows.
@@ -448,7 +461,7 @@ impl Shared {
 
     /// Records in the tree and rows of the young generations. What is in both counts twice.
     pub(super) async fn stored(&self) -> Result<u64, StoreError> {
-        let rows = |active: &Generation| active.len() as u64;
+        let rows = |active: &Generation, _| active.len() as u64;
         let stored = |view: &View, active: &u64| {
             let sealed = view.below.sealed.iter().map(|sealed| sealed.len() as u64).sum::<u64>();
             Ok(view.below.tree.len()? + sealed + active)
@@ -479,7 +492,7 @@ impl Shared {
     pub(super) async fn read<A, T>(
         &self,
         concerns: impl Fn(&Group) -> bool,
-        copy: impl Fn(&Generation) -> A,
+        copy: impl Fn(&Generation, Timestamp) -> A,
         read: impl Fn(&View, &A) -> Result<T, ReadError>,
     ) -> Result<T, StoreError> {
         let now = self.clock.now();
@@ -507,7 +520,7 @@ impl Shared {
         &self,
         now: Timestamp,
         concerns: impl Fn(&Group) -> bool,
-        copy: impl Fn(&Generation) -> A,
+        copy: impl Fn(&Generation, Timestamp) -> A,
     ) -> Result<Look<A>, StoreError> {
         self.check()?;
         let visible = self.visible.read();
@@ -517,7 +530,7 @@ impl Shared {
             return Ok(Look::Wait(Arc::clone(group)));
         }
         let below = visible.below.clone().ok_or_else(|| self.failure())?;
-        Ok(Look::See(View { now, below }, copy(&visible.active)))
+        Ok(Look::See(View { now, below }, copy(&visible.active, now)))
     }
 
     /// What the caller is told about a read that failed. An unreadable file fails the store.

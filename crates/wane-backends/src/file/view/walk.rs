@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use wane::store::{Record, Timestamp};
+use wane::store::{PageLimit, Record, Timestamp};
 
 use super::Below;
 use crate::file::engine::{ReadError, Walk};
@@ -21,11 +21,22 @@ pub(in crate::file) struct ActiveRows {
 }
 
 impl ActiveRows {
-    /// Copies the rows from `start` on whose keys begin with `prefix`.
-    pub(in crate::file) fn copy(active: &Generation, start: Bound<&[u8]>, prefix: &[u8]) -> Self {
-        let mut within = active.range(start).take_while(|(key, _)| key.starts_with(prefix));
-        let rows = within.by_ref().take(ACTIVE_ROWS);
-        let rows: Vec<_> = rows.map(|(key, row)| (Arc::clone(key), row.clone())).collect();
+    /// Copies rows from `start` on, as long as `is_within` says so of their keys: so many that are
+    /// live at `now`, and one more, which tells where the next page begins.
+    pub(in crate::file) fn copy(
+        (active, now): (&Generation, Timestamp),
+        start: Bound<&[u8]>,
+        limit: PageLimit,
+        is_within: impl Fn(&[u8]) -> bool,
+    ) -> Self {
+        let mut within = active.range(start).take_while(|(key, _)| is_within(key));
+        let mut rows = Vec::with_capacity(limit.rows().min(ACTIVE_ROWS));
+        let mut live = 0;
+        while live <= limit.rows() && rows.len() < ACTIVE_ROWS {
+            let Some((key, row)) = within.next() else { return Self { rows, cut: false } };
+            live += usize::from(row.is_live(now));
+            rows.push((Arc::clone(key), row.clone()));
+        }
         Self { cut: within.next().is_some(), rows }
     }
 
@@ -85,15 +96,13 @@ impl View {
         let mut young = Merge::new(&active.rows, &self.below.sealed, start);
         let mut walker = Walker { view: self, visit, end: active.end(), ended: None };
         self.below.tree.walk(start, |key, stored| {
-            while let Some((next, row)) = young.next_if(|next| next < key) {
-                if matches!(walker.step(next, row.held.as_ref())?, Walk::Stop) {
-                    return Ok(Walk::Stop);
+            while let Some((next, row)) = young.next_up_to(key) {
+                let walk = walker.step(next, row.held.as_ref())?;
+                if matches!(walk, Walk::Stop) || **next == *key {
+                    return Ok(walk);
                 }
             }
-            match young.next_if(|next| next == key) {
-                Some((_, row)) => walker.step(key, row.held.as_ref()),
-                None => walker.step(key, Some(&stored.held()?)),
-            }
+            walker.step(key, Some(&stored.held()?))
         })?;
         while walker.ended.is_none() {
             let Some((key, row)) = young.next() else { break };

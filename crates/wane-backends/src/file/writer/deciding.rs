@@ -11,7 +11,7 @@ use crate::file::format::{self, Place};
 use crate::file::large::LargeValues;
 use crate::file::queue::{KeyedChange, Lookup};
 use crate::file::view::{Below, Shared};
-use crate::file::young::{Held, Row, StoredKey, newest};
+use crate::file::young::{Held, Row, StoredKey, copied, newest};
 
 /// A group while it is being decided.
 pub(super) struct Deciding<'a> {
@@ -158,7 +158,7 @@ impl<'a> Deciding<'a> {
             Step::Remove(_) => None,
             Step::Store(record) => {
                 let place = self.large.put(&key, &record.value)?;
-                let value = if place.is_some() { Value::default() } else { owned(&record.value) };
+                let value = if place.is_some() { Value::default() } else { copied(&record.value) };
                 Some(Held { record: Record { value, ..record }, place })
             }
         };
@@ -178,10 +178,4 @@ impl<'a> Deciding<'a> {
         }
         Ok(())
     }
-}
-
-/// The value with memory of its own: a caller's may be a part of something much larger.
-fn owned(value: &Value) -> Value {
-    // It was a value before, so it is one.
-    Value::copy_from_slice(value).unwrap_or_else(|_| value.clone())
 }

@@ -1,18 +1,31 @@
 //! Rows of several generations, as one.
 
 use std::cmp::Ordering;
-use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::{Generation, Row, StoredKey};
+use super::{Generation, Row, Rows, StoredKey};
 
-type Rows<'a> = Peekable<Box<dyn Iterator<Item = (&'a StoredKey, &'a Row)> + 'a>>;
+type Next<'a> = (&'a StoredKey, &'a Row);
 
 /// The rows of generations in the order of keys; of each key the newest.
 pub(in crate::file) struct Merge<'a> {
     /// Newest first.
-    sources: Vec<Rows<'a>>,
+    sources: Vec<Source<'a>>,
+    /// The one whose row comes next, where that is known.
+    least: Option<usize>,
+}
+
+/// The rows of one generation.
+struct Source<'a> {
+    head: Next<'a>,
+    rest: Rows<'a>,
+}
+
+impl<'a> Source<'a> {
+    fn new(mut rows: Rows<'a>) -> Option<Self> {
+        Some(Self { head: rows.next()?, rest: rows })
+    }
 }
 
 impl<'a> Merge<'a> {
@@ -23,44 +36,74 @@ impl<'a> Merge<'a> {
         sealed: &'a [Arc<Generation>],
         start: Bound<&[u8]>,
     ) -> Self {
-        let mut sources: Vec<Rows<'a>> = Vec::with_capacity(1 + sealed.len());
-        let active = active.iter().map(|(key, row)| (key, row));
-        sources.push((Box::new(active) as Box<dyn Iterator<Item = _>>).peekable());
-        for generation in sealed.iter().rev().filter(|generation| !generation.is_empty()) {
-            let rows = generation.range(start);
-            sources.push((Box::new(rows) as Box<dyn Iterator<Item = _>>).peekable());
+        let sealed = sealed.iter().rev().map(|generation| generation.range(start));
+        let sources = [Rows::Sorted(active.iter())].into_iter().chain(sealed);
+        Self { sources: sources.filter_map(Source::new).collect(), least: None }
+    }
+
+    /// The next row, if its key comes before `key` or is the same.
+    pub(in crate::file) fn next_up_to(&mut self, key: &[u8]) -> Option<Next<'a>> {
+        let least = self.least()?;
+        if **self.sources[least].head.0 <= *key { self.take(least) } else { None }
+    }
+
+    /// The source whose row comes next. What it knows of a key goes before what older ones do.
+    fn least(&mut self) -> Option<usize> {
+        if self.least.is_none() {
+            let mut at = 0;
+            while at < self.sources.len() {
+                at = self.look_at(at);
+            }
         }
-        Self { sources }
+        self.least
     }
 
-    /// The next row, if `is_wanted` says so of its key.
-    pub(in crate::file) fn next_if(
-        &mut self,
-        is_wanted: impl FnOnce(&[u8]) -> bool,
-    ) -> Option<(&'a StoredKey, &'a Row)> {
-        if self.peek().is_some_and(|key| is_wanted(key)) { self.next() } else { None }
+    /// Looks whether a source goes before those that were looked at, and returns the next one.
+    fn look_at(&mut self, at: usize) -> usize {
+        let order = self.least.map_or(Ordering::Less, |least| {
+            self.sources[at].head.0.cmp(self.sources[least].head.0)
+        });
+        match order {
+            Ordering::Less => self.least = Some(at),
+            Ordering::Greater => {}
+            // A newer source knows the key: this row is not shown.
+            Ordering::Equal => {
+                if !self.advance(at) {
+                    return at;
+                }
+            }
+        }
+        at + 1
     }
 
-    /// The key that comes next.
-    fn peek(&mut self) -> Option<&'a StoredKey> {
-        self.sources.iter_mut().filter_map(|rows| rows.peek().map(|(key, _)| *key)).min()
+    /// Goes on to a source's next row. `false` means that there is none, and the source is gone.
+    fn advance(&mut self, at: usize) -> bool {
+        match self.sources[at].rest.next() {
+            Some(next) => {
+                self.sources[at].head = next;
+                true
+            }
+            None => {
+                self.sources.remove(at);
+                false
+            }
+        }
+    }
+
+    fn take(&mut self, least: usize) -> Option<Next<'a>> {
+        let head = self.sources.get(least)?.head;
+        self.advance(least);
+        self.least = None;
+        Some(head)
     }
 }
 
 impl<'a> Iterator for Merge<'a> {
-    type Item = (&'a StoredKey, &'a Row);
+    type Item = Next<'a>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let least = self.peek()?;
-        let mut newest = None;
-        for rows in &mut self.sources {
-            let is_least = rows.peek().is_some_and(|(key, _)| key.cmp(&least) == Ordering::Equal);
-            if is_least {
-                let row = rows.next();
-                newest = newest.or(row);
-            }
-        }
-        newest
+        let least = self.least()?;
+        self.take(least)
     }
 }
 
@@ -126,12 +169,40 @@ mod tests {
     }
 
     #[test]
-    fn it_begins_where_it_is_told_to() {
-        let sealed = [generation(&[("a", Some("1")), ("b", Some("2")), ("c", Some("3"))])];
-        let from = |start: Bound<&[u8]>| merged(&[], &sealed, start);
-        assert_eq!(from(Bound::Included(b"b")), owned(&[("b", Some("2")), ("c", Some("3"))]));
-        assert_eq!(from(Bound::Excluded(b"b")), owned(&[("c", Some("3"))]));
-        assert_eq!(from(Bound::Excluded(b"c")), owned(&[]));
+    fn it_begins_where_it_is_told_to_whether_rows_are_sorted_or_not() {
+        let loose = generation(&[("c", Some("3")), ("a", Some("1")), ("b", Some("2"))]);
+        for sealed in [Arc::new(loose.sorted()), loose] {
+            let sealed = [sealed];
+            let from = |start: Bound<&[u8]>| merged(&[], &sealed, start);
+            assert_eq!(from(Bound::Included(b"b")), owned(&[("b", Some("2")), ("c", Some("3"))]));
+            assert_eq!(from(Bound::Excluded(b"b")), owned(&[("c", Some("3"))]));
+            assert_eq!(from(Bound::Excluded(b"c")), owned(&[]));
+            assert_eq!(from(Bound::Included(b"aa")).len(), 2);
+        }
+    }
+
+    #[test]
+    fn a_sorted_generation_knows_what_the_loose_one_did_and_can_go_on() {
+        let loose = generation(&[("c", Some("3")), ("a", None), ("b", Some("2"))]);
+        let mut sorted = loose.sorted();
+        assert!(sorted.is_sorted() && !loose.is_sorted());
+        assert_eq!((sorted.len(), sorted.weight()), (loose.len(), loose.weight()));
+        for key in [&b"a"[..], b"b", b"c", b"d"] {
+            assert_eq!(sorted.get(key), loose.get(key));
+        }
+        sorted.insert(b"aa"[..].into(), row(Some("4")));
+        assert!(!sorted.is_sorted());
+        let keys: Vec<_> = sorted.range(Bound::Unbounded).map(|(key, _)| &**key).collect();
+        assert_eq!(keys, [&b"a"[..], b"aa", b"b", b"c"]);
+    }
+
+    #[test]
+    fn of_rows_that_several_know_one_comes_however_they_lie() {
+        let all = [("a", Some("1")), ("b", Some("2")), ("c", Some("3"))];
+        let sealed = [generation(&all), generation(&all[..1]), generation(&all[1..2])];
+        let active = [("c", None)];
+        let expected = [("a", Some("1")), ("b", Some("2")), ("c", None)];
+        assert_eq!(merged(&active, &sealed, Bound::Unbounded), owned(&expected));
     }
 
     #[test]
