@@ -45,3 +45,4 @@ mod services;
 #[cfg(all(feature = "redis", feature = "cassandra", feature = "dynamodb"))]
 mod shared_stores;
 mod tidying;
+mod young;

@@ -1,0 +1,66 @@
+//! What is young takes no more memory and log than was set, however fast callers are.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::path::Path;
+
+use wane::clock::SystemClock;
+use wane::store::{ClusteringRange, Key, Life, PageLimit, Partition, Store, Value, Write};
+use wane_backends::file::{FileSettings, FileStore};
+
+use crate::proof::runtime;
+
+/// The least that can be set, and what is written meanwhile: eight times as much.
+const YOUNG: u64 = 16 << 20;
+const WRITTEN: u64 = 8 * YOUNG;
+
+const VALUE: usize = 4_000;
+const BATCH: u64 = 100;
+
+fn key(number: u64) -> Key {
+    Key::new(b"young", &number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()).unwrap()
+}
+
+fn size_of_log(directory: &Path) -> u64 {
+    let segments = std::fs::read_dir(directory.join("log")).unwrap();
+    // One may be renamed or removed between the list and the look.
+    segments.filter_map(|entry| entry.unwrap().metadata().ok()).map(|file| file.len()).sum()
+}
+
+#[test]
+fn the_log_keeps_to_what_was_set_and_nothing_is_lost() {
+    let home = tempfile::tempdir().unwrap();
+    drop(FileStore::create(home.path(), SystemClock::shared()).unwrap());
+    let settings = FileSettings::default().with_young_bytes(YOUNG as usize).unwrap();
+    let store = FileStore::open_as(home.path(), settings, SystemClock::shared()).unwrap();
+    let records = WRITTEN / VALUE as u64;
+    let mut longest = 0;
+    for first in (0..records).step_by(BATCH as usize) {
+        let write = Write::new(Value::new(vec![first as u8; VALUE]).unwrap(), Life::Permanent);
+        let rows = (first..first + BATCH).map(|number| (key(number), write.clone())).collect();
+        runtime().block_on(store.put_batch(rows)).unwrap();
+        longest = longest.max(size_of_log(home.path()));
+    }
+    // What is needed, the segment that is being prepared, and those that wait to be written over.
+    assert!(longest <= 2 * YOUNG, "the log took {longest} bytes");
+    assert!(longest > YOUNG / 4, "it never grew");
+    assert_eq!(rows(&store), records.next_multiple_of(BATCH));
+    drop(store);
+    let store = FileStore::open(home.path(), SystemClock::shared()).unwrap();
+    assert_eq!(rows(&store), records.next_multiple_of(BATCH));
+}
+
+/// All rows, page by page, over what is young and what is not.
+fn rows(store: &FileStore) -> u64 {
+    let partition = Partition::new(b"young".to_vec()).unwrap();
+    let (mut range, mut found) = (ClusteringRange::ALL, 0);
+    loop {
+        let read = store.read(&partition, &range, PageLimit::new(100).unwrap());
+        let page = runtime().block_on(read).unwrap();
+        found += page.rows.len() as u64;
+        match page.rest {
+            Some(rest) => range = rest,
+            None => return found,
+        }
+    }
+}
