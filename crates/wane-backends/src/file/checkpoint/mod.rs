@@ -61,6 +61,10 @@ const IDLE_AFTER: Duration = Duration::from_millis(10);
 /// How long nothing must have been written before the file is made smaller.
 const COMPACT_AFTER: Duration = Duration::from_secs(1);
 
+/// How much others go before the thread that brings the tree up to date, as `nice` counts.
+#[cfg(target_os = "linux")]
+const NICE: i32 = 10;
+
 /// The longest sleep, so that an expiry far ahead needs no exact timer.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
@@ -120,6 +124,16 @@ struct Compaction {
     size: u64,
 }
 
+/// Lets whoever is waited for have the cores first. The writer slows callers down where the tree does not
+/// keep up, which gives it what it needs.
+fn go_last() {
+    // Elsewhere it is all threads of the process that a call like this one is about.
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
+        tracing::debug!(backend = "file", %error, "the thread of the tree keeps its priority");
+    }
+}
+
 /// What is swept along with so much that comes in: more, so that what has expired never piles up.
 fn sweeping(settled: &[Settled]) -> Chores {
     Chores { sweep: BUSY.sweep.max(2 * settled.len()), ..BUSY }
@@ -150,6 +164,7 @@ impl Checkpointer {
 
     /// Works until the store is closed, or has failed.
     pub(super) fn run(mut self, runtime: &Runtime) {
+        go_last();
         if catch_unwind(AssertUnwindSafe(|| self.work(runtime))).is_err() {
             self.shared.fail("a page of the file is damaged");
         }
