@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::http::Uri;
 use ipnet::IpNet;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 
 use super::setting::{Form, Setting, Value};
 
@@ -321,17 +321,28 @@ impl Value for StreamProfile {
     }
 }
 
-/// Directives that `tracing` understands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogFilter(String);
+/// Which targets are logged from which level on. Spans cannot be named: there are none.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogFilter {
+    text: String,
+    targets: Targets,
+}
+
+impl Eq for LogFilter {}
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 impl LogFilter {
-    /// The directives.
+    /// The filter, as it was given.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
+    }
+
+    /// What it lets through.
+    #[must_use]
+    pub fn targets(&self) -> Targets {
+        self.targets.clone()
     }
 }
 
@@ -347,17 +358,18 @@ impl Value for LogFilter {
         // `tracing` takes a lone word for a target, so that a mistyped level silences the log, and
         // a space for a part of the target.
         let mistyped = |directive: &str| !directive.contains('=') && !LEVELS.contains(&directive);
-        if text.contains(char::is_whitespace) || text.split(',').any(mistyped) {
+        let is_odd = |letter: char| letter.is_whitespace() || "[]{}".contains(letter);
+        if text.contains(is_odd) || text.split(',').any(mistyped) {
             return Err(give::<Self>(setting));
         }
-        match EnvFilter::builder().parse(text) {
-            Ok(_) => Ok(Self(text.to_owned())),
+        match text.parse() {
+            Ok(targets) => Ok(Self { text: text.to_owned(), targets }),
             Err(error) => Err(format!("{error}; {}", give::<Self>(setting))),
         }
     }
 
     fn write(&self) -> Option<String> {
-        Some(self.0.clone())
+        Some(self.text.clone())
     }
 }
 
