@@ -1,7 +1,13 @@
 //! [`AnyStore`]: whichever backend was asked for, as one type.
 //!
-//! For programs that learn the backend when they start. A call is one match; those that go to a
-//! server are boxed, so that their size is not that of every call in memory.
+//! For programs that learn the backend when they start. A call is one match and one allocation: its
+//! future is a pointer, not room for the largest call of all backends. And as the functions that make
+//! these futures are of no type but this one, drivers are compiled here, beside what is built above
+//! them and not with it.
+//!
+//! Not for callers in memory: whoever knows the backend opens it by its own type.
+
+use std::pin::Pin;
 
 use wane::store::{
     ClusteringRange, Fence, Key, MemoryScanCursor, MemoryStore, Outcome, Page, PageLimit,
@@ -76,19 +82,21 @@ pub enum AnyScanCursor {
     Dynamodb(DynamodbScanCursor),
 }
 
+type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
 /// The same call on whichever store it is.
 macro_rules! on_each {
     ($any:expr, $store:ident => $call:expr) => {
         match $any {
-            AnyStore::Memory($store) => $call.await,
+            AnyStore::Memory($store) => Box::pin($call),
             #[cfg(feature = "file")]
-            AnyStore::File($store) => $call.await,
+            AnyStore::File($store) => Box::pin($call),
             #[cfg(feature = "redis")]
-            AnyStore::Redis($store) => Box::pin($call).await,
+            AnyStore::Redis($store) => Box::pin($call),
             #[cfg(feature = "cassandra")]
-            AnyStore::Cassandra($store) => Box::pin($call).await,
+            AnyStore::Cassandra($store) => Box::pin($call),
             #[cfg(feature = "dynamodb")]
-            AnyStore::Dynamodb($store) => Box::pin($call).await,
+            AnyStore::Dynamodb($store) => Box::pin($call),
         }
     };
 }
@@ -105,10 +113,12 @@ macro_rules! scan_on {
                 feature = "cassandra",
                 feature = "dynamodb"
             ))]
-            Some(_) => return Err(foreign_cursor()),
+            Some(_) => return Box::pin(std::future::ready(Err(foreign_cursor()))),
         };
-        let page = Box::pin($store.scan(after, $limit)).await?;
-        Ok(ScanPage { rows: page.rows, next: page.next.map(AnyScanCursor::$variant) })
+        Box::pin(async move {
+            let page = $store.scan(after, $limit).await?;
+            Ok(ScanPage { rows: page.rows, next: page.next.map(AnyScanCursor::$variant) })
+        })
     }};
 }
 
@@ -118,31 +128,30 @@ fn foreign_cursor() -> StoreError {
     StoreError::Invalid { field: "after", reason }
 }
 
-impl Store for AnyStore {
-    type ScanCursor = AnyScanCursor;
-
-    async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+/// The calls, boxed.
+impl AnyStore {
+    fn boxed_get<'a>(&'a self, key: &'a Key) -> Answer<'a, Option<Record>> {
         on_each!(self, store => store.get(key))
     }
 
-    async fn get_batch(&self, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
+    fn boxed_get_batch<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Record>>> {
         on_each!(self, store => store.get_batch(keys))
     }
 
-    async fn read(
-        &self,
-        partition: &Partition,
-        range: &ClusteringRange,
+    fn boxed_read<'a>(
+        &'a self,
+        partition: &'a Partition,
+        range: &'a ClusteringRange,
         limit: PageLimit,
-    ) -> Result<Page, StoreError> {
+    ) -> Answer<'a, Page> {
         on_each!(self, store => store.read(partition, range, limit))
     }
 
-    async fn scan(
+    fn boxed_scan(
         &self,
         after: Option<AnyScanCursor>,
         limit: PageLimit,
-    ) -> Result<ScanPage<AnyScanCursor>, StoreError> {
+    ) -> Answer<'_, ScanPage<AnyScanCursor>> {
         match self {
             Self::Memory(store) => scan_on!(Memory, store, after, limit),
             #[cfg(feature = "file")]
@@ -156,16 +165,79 @@ impl Store for AnyStore {
         }
     }
 
-    async fn put(&self, key: &Key, write: Write) -> Result<Outcome, StoreError> {
+    fn boxed_put<'a>(&'a self, key: &'a Key, write: Write) -> Answer<'a, Outcome> {
         on_each!(self, store => store.put(key, write))
     }
 
-    async fn put_batch(&self, writes: Vec<(Key, Write)>) -> Result<Vec<Outcome>, StoreError> {
+    fn boxed_put_batch(&self, writes: Vec<(Key, Write)>) -> Answer<'_, Vec<Outcome>> {
         on_each!(self, store => store.put_batch(writes))
     }
 
-    async fn insert_if_not_exists(&self, key: &Key, write: Write) -> Result<Outcome, StoreError> {
+    fn boxed_insert<'a>(&'a self, key: &'a Key, write: Write) -> Answer<'a, Outcome> {
         on_each!(self, store => store.insert_if_not_exists(key, write))
+    }
+
+    fn boxed_swap<'a>(
+        &'a self,
+        key: &'a Key,
+        expected: &'a [u8],
+        write: Write,
+    ) -> Answer<'a, Outcome> {
+        on_each!(self, store => store.compare_and_swap(key, expected, write))
+    }
+
+    fn boxed_delete<'a>(
+        &'a self,
+        key: &'a Key,
+        expected: &'a [u8],
+        fence: Fence,
+    ) -> Answer<'a, Outcome> {
+        on_each!(self, store => store.compare_and_delete(key, expected, fence))
+    }
+
+    fn boxed_query_ttl<'a>(&'a self, key: &'a Key) -> Answer<'a, Remaining> {
+        on_each!(self, store => store.query_ttl(key))
+    }
+}
+
+impl Store for AnyStore {
+    type ScanCursor = AnyScanCursor;
+
+    async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        self.boxed_get(key).await
+    }
+
+    async fn get_batch(&self, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
+        self.boxed_get_batch(keys).await
+    }
+
+    async fn read(
+        &self,
+        partition: &Partition,
+        range: &ClusteringRange,
+        limit: PageLimit,
+    ) -> Result<Page, StoreError> {
+        self.boxed_read(partition, range, limit).await
+    }
+
+    async fn scan(
+        &self,
+        after: Option<AnyScanCursor>,
+        limit: PageLimit,
+    ) -> Result<ScanPage<AnyScanCursor>, StoreError> {
+        self.boxed_scan(after, limit).await
+    }
+
+    async fn put(&self, key: &Key, write: Write) -> Result<Outcome, StoreError> {
+        self.boxed_put(key, write).await
+    }
+
+    async fn put_batch(&self, writes: Vec<(Key, Write)>) -> Result<Vec<Outcome>, StoreError> {
+        self.boxed_put_batch(writes).await
+    }
+
+    async fn insert_if_not_exists(&self, key: &Key, write: Write) -> Result<Outcome, StoreError> {
+        self.boxed_insert(key, write).await
     }
 
     async fn compare_and_swap(
@@ -174,7 +246,7 @@ impl Store for AnyStore {
         expected: &[u8],
         write: Write,
     ) -> Result<Outcome, StoreError> {
-        on_each!(self, store => store.compare_and_swap(key, expected, write))
+        self.boxed_swap(key, expected, write).await
     }
 
     async fn compare_and_delete(
@@ -183,10 +255,10 @@ impl Store for AnyStore {
         expected: &[u8],
         fence: Fence,
     ) -> Result<Outcome, StoreError> {
-        on_each!(self, store => store.compare_and_delete(key, expected, fence))
+        self.boxed_delete(key, expected, fence).await
     }
 
     async fn query_ttl(&self, key: &Key) -> Result<Remaining, StoreError> {
-        on_each!(self, store => store.query_ttl(key))
+        self.boxed_query_ttl(key).await
     }
 }

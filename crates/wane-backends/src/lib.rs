@@ -49,6 +49,7 @@ pub use clock_guard::{ClockGuarded, ServerClock, ServerTime};
 pub use open::OpenError;
 pub use url::StoreUrl;
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use wane::clock::SharedClock;
@@ -74,7 +75,14 @@ pub const MAX_SKEW_DYNAMODB: Duration = Duration::from_secs(2);
 /// Stores on servers need a tokio runtime for as long as they live, and answer
 /// [`Unavailable`](wane::store::StoreError::Unavailable) while the clock of this node is off from the server's by more than
 /// [`MAX_SKEW`].
-pub async fn open(url: &str, clock: SharedClock) -> Result<AnyStore, OpenError> {
+pub fn open(url: &str, clock: SharedClock) -> Opening<'_> {
+    Box::pin(opened(url, clock))
+}
+
+/// A store that is being opened. Boxed, so that what opening takes is compiled here.
+pub type Opening<'a> = Pin<Box<dyn Future<Output = Result<AnyStore, OpenError>> + Send + 'a>>;
+
+async fn opened(url: &str, clock: SharedClock) -> Result<AnyStore, OpenError> {
     let unknown = || OpenError::UnknownUrl { url: StoreUrl::without_secrets(url) };
     let (scheme, rest) = url.split_once(':').ok_or_else(unknown)?;
     match scheme {

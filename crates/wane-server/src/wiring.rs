@@ -20,8 +20,8 @@ use wane::services::pull_stream::{
 };
 use wane::services::sequences::{self, Sequences};
 use wane::store::{
-    CacheSettings, CachedStore, DeadlineStore, ObservedStore, SpreadError, SpreadStore, StoreError,
-    Ttl, WatchedStore, prometheus_text,
+    BoxedStore, CacheSettings, CachedStore, DeadlineStore, ObservedStore, SpreadError, SpreadStore,
+    StoreError, Ttl, WatchedStore, prometheus_text,
 };
 use wane_backends::{AnyStore, ObjectArchive, OpenError};
 
@@ -38,8 +38,9 @@ use crate::stream_keys::{self, StreamKeysError};
 use crate::stream_tier::{StreamTier, StreamTierError};
 
 /// Observation is next to the backend, to time it alone; a merged read of many buckets is one call
-/// to the deadline; what the cache answers waits for nobody.
-type CachedReads = CachedStore<DeadlineStore<SpreadStore<ObservedStore<AnyStore>>>>;
+/// to the deadline; what the cache answers waits for nobody. Calls are boxed below the cache: a request
+/// that waits for something else would hold room for the largest of them.
+type CachedReads = CachedStore<BoxedStore<DeadlineStore<SpreadStore<ObservedStore<AnyStore>>>>>;
 
 /// Watches see what was applied, and are told what nobody heard of in time.
 type ServedStore = WatchedStore<CachedReads>;
@@ -217,7 +218,8 @@ impl Services {
         let deadline = settings.store_deadline_ms;
         let in_time = DeadlineStore::new(spread, name, deadline, Arc::clone(&clock));
         let is_shared = settings.storage.is_shared();
-        let cached = CachedStore::new(in_time, cache(settings), Arc::clone(&clock));
+        let cached =
+            CachedStore::new(BoxedStore::new(in_time), cache(settings), Arc::clone(&clock));
         let store = WatchedStore::new(cached.uncached(), Arc::clone(&clock));
         let app_ttl = match is_shared {
             true => AppTtl::recounting(store.clone(), Arc::clone(&clock), RECOUNT),

@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::{ErasedStore, Harness, Report, run_all};
 use crate::clock::{Clock, ManualClock, SharedClock};
 use crate::store::{
-    DeadlineStore, Faults, FaultyStore, ObservedStore, Store, StoreError, Ttl, WatchedStore,
+    BoxedStore, DeadlineStore, Faults, FaultyStore, ObservedStore, Store, StoreError, Ttl,
+    WatchedStore,
 };
 
 /// A store in this process. It keeps nothing across a restart: a durable one brings a harness of
@@ -91,9 +92,10 @@ where
     F: Fn() -> Option<u64> + Send + Sync + 'static,
 {
     type Wrap<S> = fn(S, SharedClock) -> ErasedStore;
-    let wraps: [(&str, Wrap<S>); 5] = [
+    let wraps: [(&str, Wrap<S>); 6] = [
         ("deadline", |below, clock| ErasedStore::new(in_time(below, clock))),
         ("observed", |below, clock| ErasedStore::new(ObservedStore::new(below, "tests", clock))),
+        ("boxed", |below, _| ErasedStore::new(BoxedStore::new(below))),
         ("watched", |below, clock| ErasedStore::new(WatchedStore::new(below, clock))),
         ("faulty", |below, clock| {
             ErasedStore::new(FaultyStore::new(below, Faults::NONE, 1, clock))
