@@ -98,47 +98,51 @@ impl RequestMetrics {
 }
 
 /// A request under way, also where nobody waits for its answer any more.
-struct UnderWay<'a>(&'a RequestMetrics);
+struct UnderWay(Services);
 
-impl<'a> UnderWay<'a> {
-    fn begin(metrics: &'a RequestMetrics) -> Self {
-        metrics.under_way.fetch_add(1, Ordering::Relaxed);
-        Self(metrics)
+impl UnderWay {
+    fn begin(services: &Services) -> Self {
+        services.requests.under_way.fetch_add(1, Ordering::Relaxed);
+        Self(services.clone())
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.0.requests.under_way.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// A request from its head to the head of its answer.
-pub(super) struct Seen<'a> {
+pub(super) struct Seen {
     id: HeaderValue,
     method: &'static str,
     route: &'static str,
     began: Duration,
-    _under_way: UnderWay<'a>,
-    services: &'a Services,
+    under_way: UnderWay,
 }
 
-impl<'a> Seen<'a> {
+impl Seen {
     /// Gives the request an id and counts it as under way.
-    pub(super) fn begin(route: &'static str, request: &Request, services: &'a Services) -> Self {
+    pub(super) fn begin(route: &'static str, request: &Request, services: &Services) -> Self {
         Self {
             id: request_id(request, services),
             method: known_method(request.method()),
             route,
             began: services.clock.monotonic(),
-            _under_way: UnderWay::begin(&services.requests),
-            services,
+            under_way: UnderWay::begin(services),
         }
+    }
+
+    /// The route that was asked.
+    pub(super) fn route(&self) -> &'static str {
+        self.route
     }
 
     /// Counts and logs the request, and gives its answer the id.
     pub(super) fn end(self, mut response: Response) -> Response {
-        let Self { id, method, route, began, services, .. } = self;
+        let Self { id, method, route, began, under_way } = self;
+        let services = &under_way.0;
         let took = services.clock.monotonic().saturating_sub(began);
         let status = response.status().as_u16();
         services.requests.record((route, method, status), took);

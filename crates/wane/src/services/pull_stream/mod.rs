@@ -316,6 +316,8 @@ impl<S: Store> PullStream<S> {
     /// Runs a task until it ends, or the last handle is gone.
     fn serve(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut open = self.open.subscribe();
+        // A task that holds another one in itself has room for it twice.
+        let task = Box::pin(task);
         tokio::spawn(async move {
             tokio::select! {
                 biased;

@@ -133,17 +133,21 @@ impl<S: Store> PullStream<S> {
         let (mut issued, used) = (None, call.token_hash());
         match (self.wait(pull, call, &mut issued).await, issued) {
             (Err(PullStreamError::Refused(refusal)), _) => {
-                self.refused(pull.ispb, refusal, pull.action, &pull.reader.client, used).await
+                let client = &pull.reader.client;
+                Box::pin(self.refused(pull.ispb, refusal, pull.action, client, used)).await
             }
             (Err(error), Some(next)) if is_passing(&error) => Ok(Pulled { batch: None, next }),
             (pulled, _) => {
-                self.noted(pull.ispb, pulled, pull.action, &pull.reader.client, used).await
+                let client = &pull.reader.client;
+                Box::pin(self.noted(pull.ispb, pulled, pull.action, client, used)).await
             }
         }
     }
 
     /// Asks until there are messages or the hold is over. `issued` is the token that the caller may
     /// go on with from what it was told last, which is that there is nothing.
+    ///
+    /// Thousands wait here. What they do before and after is boxed, so that it takes no room meanwhile.
     async fn wait(
         &self,
         pull: Pull<'_>,
@@ -162,7 +166,7 @@ impl<S: Store> PullStream<S> {
                 Answer::Ended => return Err(PullStreamError::Refused(Refusal::Gone)),
                 Answer::Unsigned => return Err(key_unknown().into()),
                 Answer::Batch { held, spans, is_unnoted } => {
-                    let delivery = self.delivery(ispb, &held, &spans, rows).await?;
+                    let delivery = Box::pin(self.delivery(ispb, &held, &spans, rows)).await?;
                     if delivery.messages().len() < held.form.capacity() {
                         place.took_all();
                     }
@@ -170,7 +174,8 @@ impl<S: Store> PullStream<S> {
                         let entry = self.entry(action, Verdict::Replayed, &reader.client, used);
                         let messages = delivery.messages().len() as u64;
                         let thread = Some(held.presented.thread);
-                        self.remark(ispb, AuditEntry { messages, thread, ..entry }).await?;
+                        Box::pin(self.remark(ispb, AuditEntry { messages, thread, ..entry }))
+                            .await?;
                     }
                     if self.is_held(&held) {
                         return Ok(Pulled { batch: Some(delivery), next: held.token });
