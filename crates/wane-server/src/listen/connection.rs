@@ -1,15 +1,15 @@
 //! One connection, from being accepted to being closed.
 //!
 //! ```text
-//! accepted -> TLS handshake -> HTTP -> lingering -> closed
+//! accepted -> TLS handshake -> HTTP (http1, http2) -> lingering -> closed
 //! ```
 //!
-//! The connection's task polls the protocol and, when a limit may have been reached, asks
-//! `patience` for a verdict. A connection that ends while its peer may still be sending lingers:
-//! it says that it is done, then reads and forgets for a moment. Closing at once would make the
-//! kernel send a reset, which can destroy the answer (413, 431) before the peer has read it, and
-//! which a request that crosses the end of a kept connection would meet instead of a close. Only
-//! HTTP/1 needs the former: an HTTP/2 request is ended by frames of its own.
+//! Whatever the connection's task waits for, it is [attended](Connection::attend): when a limit may
+//! have been reached, `patience` is asked for a verdict. A connection that ends while its peer may
+//! still be sending lingers: it says that it is done, then reads and forgets for a moment. Closing at
+//! once would make the kernel send a reset, which can destroy the answer (413, 431) before the peer
+//! has read it, and which a request that crosses the end of a kept connection would meet instead of a
+//! close. Only HTTP/1 needs the former: an HTTP/2 request is ended by frames of its own.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -17,9 +17,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::{BoxError, Router};
-use hyper::rt::Executor;
-use hyper_util::rt::TokioIo;
-use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -29,8 +26,9 @@ use wane::clock::SharedClock;
 use super::ListenLimits;
 use super::clock_timer::ClockTimer;
 use super::connections::Seat;
-use super::exchange::{Client, exchanges};
+use super::exchange::{Client, Exchanges};
 use super::patience::{Patience, Verdict};
+use super::rewound::Rewound;
 use super::timed_io::TimedIo;
 use super::tls::{Certificates, ClientCertificate};
 
@@ -42,21 +40,6 @@ const LINGER_BYTES: u64 = 64 * 1024 * 1024;
 
 /// How long one lingers that was told to finish: what crosses its end is a request at most.
 const LINGER_TOLD: Duration = Duration::from_millis(250);
-
-/// What hyper may keep of one HTTP/2 answer that the peer does not take.
-const HTTP2_SEND_BYTES: usize = 64 * 1024;
-
-/// What a peer may send of one HTTP/2 request body before it is read.
-const HTTP2_STREAM_WINDOW: u32 = 256 * 1024;
-
-/// What a peer may send of all its HTTP/2 request bodies before they are read.
-const HTTP2_CONNECTION_WINDOW: u32 = 1024 * 1024;
-
-/// HTTP/2 streams reset by the peer before we came to them, beyond which it is sent away.
-const HTTP2_PENDING_RESETS: usize = 20;
-
-/// HTTP/2 streams that we reset for the peer's errors, beyond which it is sent away.
-const HTTP2_ERROR_RESETS: usize = 256;
 
 /// What the connections of a listener have in common.
 #[derive(Debug)]
@@ -76,23 +59,45 @@ pub(super) struct Connection {
     pub(super) seat: Seat,
     /// True once the listener wants to end.
     pub(super) closing: watch::Receiver<bool>,
+    /// Told to finish: it takes no more requests.
+    finishing: bool,
 }
 
 /// How the protocol ended.
-enum End {
+pub(super) enum End {
     /// By itself, or because it was `told` to finish.
     Done { result: Result<(), BoxError>, told: bool },
     /// By us.
     Cut(&'static str),
 }
 
+/// What came of waiting.
+pub(super) enum Attended<T> {
+    /// What was waited for.
+    Done(T),
+    /// The connection is to take no more requests. Told once.
+    Finish,
+    /// Its time is over.
+    Cut(&'static str),
+}
+
 impl Connection {
+    pub(super) fn new(
+        host: Arc<Host>,
+        peer: SocketAddr,
+        seat: Seat,
+        closing: watch::Receiver<bool>,
+    ) -> Self {
+        Self { host, peer, seat, closing, finishing: false }
+    }
+
     pub(super) async fn serve(mut self, socket: TcpStream) {
         let patience = Patience::new(Arc::clone(&self.host.clock), Arc::clone(&self.host.limits));
         let io = TimedIo::new(socket, Arc::clone(&patience));
         let end = match self.host.certificates.clone() {
             None => self.converse(io.clone(), None, &patience).await,
-            Some(certificates) => match self.handshake(&certificates, io.clone()).await {
+            // Boxed, as most of it is gone once the handshake is over.
+            Some(certificates) => match Box::pin(self.handshake(&certificates, io.clone())).await {
                 Ok(stream) => {
                     let shown = shown_certificate(&stream);
                     self.converse(stream, shown, &patience).await
@@ -107,12 +112,13 @@ impl Connection {
         &mut self,
         certificates: &Certificates,
         io: TimedIo,
-    ) -> Result<TlsStream<TimedIo>, End> {
+    ) -> Result<Box<TlsStream<TimedIo>>, End> {
         let mut closing = self.closing.clone();
         tokio::select! {
-            stream = certificates.acceptor().accept(io) => {
-                stream.map_err(|error| End::Done { result: Err(error.into()), told: false })
-            }
+            stream = certificates.acceptor().accept(io) => match stream {
+                Ok(stream) => Ok(Box::new(stream)),
+                Err(error) => Err(self.done(Err(error))),
+            },
             () = self.host.clock.sleep(self.host.limits.handshake) => {
                 Err(End::Cut("the TLS handshake did not end"))
             }
@@ -128,50 +134,53 @@ impl Connection {
     ) -> End {
         patience.begin();
         let client = Client { address: self.peer, certificate };
-        let exchanges = exchanges(self.host.router.clone(), client, Arc::clone(patience));
-        let protocols = self.protocols();
-        let mut protocol = pin!(protocols.serve_connection(TokioIo::new(io), exchanges));
-        let mut finishing = false;
+        let exchanges = Exchanges::new(self.host.router.clone(), client, patience);
+        let mut io = Rewound::new(io);
+        match self.attend(patience, io.begins_with(super::http2::PREFACE)).await {
+            Attended::Done(Ok(true)) => self.converse_in_http2(io, exchanges, patience).await,
+            Attended::Done(Ok(false)) => self.converse_in_http1(io, exchanges, patience).await,
+            Attended::Done(Err(error)) => self.done(Err(error)),
+            Attended::Finish => self.done(Ok::<_, BoxError>(())),
+            Attended::Cut(reason) => End::Cut(reason),
+        }
+    }
+
+    /// Waits for `work`, unless the connection's time is over or it is told to finish before.
+    pub(super) async fn attend<T>(
+        &mut self,
+        patience: &Patience,
+        work: impl Future<Output = T>,
+    ) -> Attended<T> {
+        let mut work = pin!(work);
         loop {
             let wait = match patience.verdict() {
-                Verdict::Wait(wait) => Some(wait),
-                Verdict::Finish => None,
-                Verdict::Cut(reason) => return End::Cut(reason),
+                Verdict::Wait(wait) => wait,
+                Verdict::Cut(reason) => return Attended::Cut(reason),
+                Verdict::Finish => {
+                    self.finishing = true;
+                    return Attended::Finish;
+                }
             };
-            let finish = match wait {
-                None => true,
-                Some(wait) => tokio::select! {
-                    result = protocol.as_mut() => return End::Done { result, told: finishing },
-                    () = self.host.clock.sleep(wait) => false,
-                    _ = self.closing.wait_for(|closing| *closing), if !finishing => true,
-                },
-            };
-            if finish && !finishing {
-                finishing = true;
-                protocol.as_mut().graceful_shutdown();
+            tokio::select! {
+                biased;
+                done = work.as_mut() => return Attended::Done(done),
+                _ = self.closing.wait_for(|closing| *closing), if !self.finishing => {
+                    self.finishing = true;
+                    return Attended::Finish;
+                }
+                () = self.host.clock.sleep(wait) => {}
             }
         }
     }
 
-    fn protocols(&self) -> auto::Builder<StreamTasks> {
-        let limits = &self.host.limits;
-        let mut protocols = auto::Builder::new(StreamTasks { seat: self.seat.clone() });
-        // hyper's own limit would also end connections between requests.
-        protocols.http1().header_read_timeout(None).max_buf_size(limits.header_bytes);
-        let header_bytes = u32::try_from(limits.header_bytes).unwrap_or(u32::MAX);
-        protocols
-            .http2()
-            .timer(self.host.timer.clone())
-            .keep_alive_interval(limits.stalled)
-            .keep_alive_timeout(limits.stalled)
-            .max_concurrent_streams(limits.http2_streams)
-            .max_header_list_size(header_bytes)
-            .max_send_buf_size(HTTP2_SEND_BYTES)
-            .initial_stream_window_size(HTTP2_STREAM_WINDOW)
-            .initial_connection_window_size(HTTP2_CONNECTION_WINDOW)
-            .max_pending_accept_reset_streams(HTTP2_PENDING_RESETS)
-            .max_local_error_reset_streams(HTTP2_ERROR_RESETS);
-        protocols
+    /// Whether it was told to take no more requests.
+    pub(super) fn is_finishing(&self) -> bool {
+        self.finishing
+    }
+
+    /// The end of a connection that ended by itself, or when told to.
+    pub(super) fn done(&self, result: Result<(), impl Into<BoxError>>) -> End {
+        End::Done { result: result.map_err(Into::into), told: self.finishing }
     }
 
     async fn close(&self, io: TimedIo, end: End, patience: &Patience) {
@@ -214,23 +223,4 @@ async fn forget_rest(socket: &mut TcpStream) {
 fn shown_certificate(stream: &TlsStream<TimedIo>) -> Option<ClientCertificate> {
     let chain = stream.get_ref().1.peer_certificates()?;
     chain.first().map(|leaf| ClientCertificate(Arc::from(leaf.as_ref())))
-}
-
-/// Runs single HTTP/2 requests of a connection, each of which keeps the connection's seat taken.
-#[derive(Debug, Clone)]
-struct StreamTasks {
-    seat: Seat,
-}
-
-impl<F> Executor<F> for StreamTasks
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    fn execute(&self, request: F) {
-        let seat = self.seat.clone();
-        tokio::spawn(async move {
-            let _seat = seat;
-            request.await;
-        });
-    }
 }

@@ -1,7 +1,7 @@
 //! The accept loop under the HTTP server: connections, their number, their time and their end.
 //!
 //! ```text
-//! accept -> seat (connections) -> TLS (tls) -> HTTP/1.1 or HTTP/2 (connection) -> router (exchange)
+//! accept -> seat (connections) -> TLS (tls) -> HTTP/1.1 (http1) or HTTP/2 (http2) -> router (exchange)
 //!                                    socket (timed_io) -- patience -- request_body
 //! ```
 //!
@@ -19,14 +19,18 @@
 //! Not here: what is asked and answered. Limits of bodies, of rates and of requests under way are
 //! the router's.
 
+mod asked_again;
 mod clock_timer;
 mod connection;
 mod connections;
 mod error;
 mod exchange;
+mod http1;
+mod http2;
 mod limits;
 mod patience;
 mod request_body;
+mod rewound;
 mod timed_io;
 mod tls;
 
@@ -192,7 +196,7 @@ impl Tasks {
         // A socket that is already dead says so when it is read.
         let _ = socket.set_nodelay(true);
         let host = Arc::clone(&self.host);
-        let connection = Connection { host, peer, seat, closing: self.closing.clone() };
+        let connection = Connection::new(host, peer, seat, self.closing.clone());
         self.running.spawn(connection.serve(socket));
     }
 

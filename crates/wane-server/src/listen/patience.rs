@@ -42,6 +42,15 @@ pub(super) enum Verdict {
     Cut(&'static str),
 }
 
+/// What a connection of HTTP/1 waits for that it can wait for without a protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// Another request.
+    Idle,
+    /// Our answer.
+    Held,
+}
+
 /// The watch over one connection, shared by its parts.
 #[derive(Debug)]
 pub(super) struct Patience {
@@ -61,6 +70,8 @@ struct State {
     multiplexed: bool,
     /// When the connection began, or our last work ended.
     rested: Duration,
+    /// When the last request head was complete.
+    asked: Duration,
     /// When bytes of an answer last went out.
     moved: Duration,
     head_since: Option<Duration>,
@@ -91,6 +102,17 @@ impl Patience {
         verdict
     }
 
+    /// Completes when nothing has moved for `long`, with what the connection waits for.
+    pub(super) async fn rests(&self, long: Duration) -> Rest {
+        loop {
+            self.clock.sleep(long).await;
+            let now = self.clock.monotonic();
+            if let Some(rest) = self.state.lock().rest(now, long) {
+                return rest;
+            }
+        }
+    }
+
     /// Bytes came in.
     pub(super) fn received(&self) {
         let now = self.clock.monotonic();
@@ -118,7 +140,9 @@ impl Patience {
 
     /// A request head is complete. The turn lasts until its answer is handed over.
     pub(super) fn request(self: &Arc<Self>, multiplexed: bool) -> Turn {
+        let now = self.clock.monotonic();
         let mut state = self.state.lock();
+        state.asked = now;
         state.served = true;
         state.multiplexed = multiplexed;
         state.head_since = None;
@@ -147,6 +171,20 @@ impl Patience {
 }
 
 impl State {
+    fn rest(&self, now: Duration, long: Duration) -> Option<Rest> {
+        if self.multiplexed || !self.served || self.blocked_since.is_some() {
+            return None;
+        }
+        let (since, rest) = match (self.unanswered, self.working) {
+            (0, _) if self.head_since.is_none() && !self.body_left => {
+                (self.rested.max(self.moved), Rest::Idle)
+            }
+            (1, 1) => (self.asked, Rest::Held),
+            _ => return None,
+        };
+        (now.saturating_sub(since) >= long).then_some(rest)
+    }
+
     fn verdict(&self, now: Duration, limits: &ListenLimits) -> Verdict {
         let shortest = limits.header.min(limits.idle).min(limits.stalled);
         let calm = self.rested.max(self.moved);
@@ -283,6 +321,30 @@ mod tests {
     fn who_is_told_to_finish_and_stays_is_cut() {
         let state = State { served: true, finishing_since: Some(START), ..begun() };
         ends(&state, STALLED, &Verdict::Cut("the peer does not leave"));
+    }
+
+    #[test]
+    fn a_connection_rests_where_nothing_moves() {
+        let rest = |state: State, after| state.rest(START + after, INSTANT);
+        let idle = || State { served: true, ..begun() };
+        assert_eq!(rest(idle(), INSTANT), Some(Rest::Idle));
+        let held = || State { working: 1, unanswered: 1, asked: START, ..idle() };
+        assert_eq!(rest(held(), INSTANT), Some(Rest::Held));
+        for awake in [
+            begun(),
+            State { moved: START + INSTANT, ..idle() },
+            State { asked: START + INSTANT, ..held() },
+            State { head_since: Some(START), ..idle() },
+            State { blocked_since: Some(START), ..idle() },
+            State { blocked_since: Some(START), ..held() },
+            State { body_left: true, ..idle() },
+            State { working: 0, ..held() },
+            State { multiplexed: true, ..idle() },
+            State { multiplexed: true, ..held() },
+        ] {
+            let text = format!("{awake:?}");
+            assert_eq!(rest(awake, INSTANT), None, "{text}");
+        }
     }
 
     /// However long the limit that applies now, another may apply before it ends.

@@ -9,6 +9,7 @@ mod heads;
 mod http2;
 mod own_process;
 mod raw_frames;
+mod resting;
 mod shutdown;
 mod slow_clients;
 mod smuggling;

@@ -263,3 +263,22 @@ async fn a_certificate_that_a_client_shows_is_checked_and_passed_on() {
     let _ = stranger.stream.write_all(ASK).await;
     assert_eq!(stranger.statuses().await, [] as [u16; 0], "closed without an answer");
 }
+
+/// Connections rest below TLS too: bytes that TLS holds are not lost, and it is ended as it should be.
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_rest_under_tls_too() {
+    let authority = Authority::new();
+    authority.renew();
+    let server = Server::start_with(limits(), Some(authority.files())).await;
+    let mut client = authority.client(&[], None).connect(&server).await;
+    let slow = b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n";
+    client.send(&[slow, ROOT].concat()).await;
+    assert_eq!(client.answer().await, (200, "slow".into()));
+    assert_eq!(client.answer().await, (200, "root".into()));
+    pause(LIMIT / 2).await;
+    client.send(ROOT).await;
+    assert_eq!(client.answer().await, (200, "root".into()));
+    let mut rest = Vec::new();
+    // Without the alert that ends TLS this would be an error.
+    timeout(SOON, client.stream.read_to_end(&mut rest)).await.unwrap().unwrap();
+}
