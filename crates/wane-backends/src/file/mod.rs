@@ -79,7 +79,7 @@ use self::directory::{Directory, OpenedStore, Register};
 use self::disk::{Disk, FileSystem};
 use self::engine::{ReadError, Walk};
 #[cfg(feature = "testing")]
-pub use self::faulty_storage::{Fault, FaultyDisk};
+pub use self::faulty_storage::{DiskStep, Fault, FaultPoint, FaultyDisk};
 use self::format::{decode_key, encode_key, partition_prefix};
 use self::log::Log;
 use self::queue::{Job, KeyedChange};
@@ -141,8 +141,19 @@ impl FileStore {
         directory: &Path,
         clock: SharedClock,
     ) -> Result<Self, OpenError> {
+        Self::open_on_as(disk, directory, FileSettings::default(), clock)
+    }
+
+    /// The same with settings.
+    #[cfg(feature = "testing")]
+    pub fn open_on_as(
+        disk: &FaultyDisk,
+        directory: &Path,
+        settings: FileSettings,
+        clock: SharedClock,
+    ) -> Result<Self, OpenError> {
         let disk = Arc::new(disk.clone()) as Arc<dyn Disk>;
-        Self::open_with(directory, FileSettings::default(), clock, &disk)
+        Self::open_with(directory, settings, clock, &disk)
     }
 
     /// Opens the store in `directory` on a disk whose syncs take longer.

@@ -36,6 +36,13 @@ impl FileSettings {
         Err(OpenError::BadUrl { backend: "file", reason })
     }
 
+    /// So few bytes that no segment grows and each is soon written over, for the proofs.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn with_few_young_bytes(self, young_bytes: usize) -> Self {
+        Self { young_bytes }
+    }
+
     /// Bytes for young records.
     #[must_use]
     pub fn young_bytes(&self) -> usize {

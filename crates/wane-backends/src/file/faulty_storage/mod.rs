@@ -4,10 +4,17 @@
 //! former and, by chance, some of the latter: each unsynced write is kept whole, torn into 512-byte
 //! sectors, or lost, whatever became of those before it. Nothing is really synced, so that a run
 //! costs microseconds.
+//!
+//! A disk can be used again by a store that is opened after a fault. Where only the process was killed,
+//! the next one finds all that was written, and what was not synced can still be lost.
+
+mod platter;
+mod points;
+mod shelf;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::{fs, io};
 
@@ -15,11 +22,16 @@ use parking_lot::Mutex;
 use redb::backends::FileBackend;
 use redb::{BackendError, StorageBackend};
 
+use self::platter::{Platter, Unsynced};
+use self::points::Points;
+pub use self::points::{DiskStep, FaultPoint};
+use self::shelf::{FaultyShelf, is_of_the_log};
 use super::disk::{Disk, Part, Storage};
 use super::log::{Folder, Shelf};
 
-/// What a disk writes in one piece.
-const SECTOR: usize = 512;
+/// How long the header of a segment is, and what the name of one that is to be ends with.
+const HEADER: usize = 4_096;
+const DRAFT: &str = ".draft";
 
 /// Error numbers as Linux reports them.
 const EIO: i32 = 5;
@@ -53,13 +65,25 @@ struct State {
     platters: BTreeMap<FileId, Platter>,
     /// The files of the log by their names.
     log: BTreeMap<String, FileId>,
+    /// Whether they were looked for.
+    knows_log: bool,
     /// What was done to the folder of the log and not synced, oldest first.
     unsynced: Vec<FolderChange>,
     files: u64,
+    points: Points,
     /// The fault, and how many calls of its kind succeed before it.
     armed: Option<(Fault, u64)>,
     struck: Option<Fault>,
-    ignores_syncs: bool,
+    unheeded: Unheeded,
+}
+
+/// Which syncs do nothing, and succeed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unheeded {
+    None,
+    Tree,
+    Log,
+    All,
 }
 
 /// A file of the disk, whatever its name.
@@ -78,19 +102,6 @@ enum FolderChange {
     Removed(String, FileId),
 }
 
-/// What one file holds.
-#[derive(Debug, Default)]
-struct Platter {
-    synced: Vec<u8>,
-    unsynced: Vec<Unsynced>,
-}
-
-#[derive(Debug)]
-enum Unsynced {
-    Write(usize, Vec<u8>),
-    Length(usize),
-}
-
 /// A call that may fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Call {
@@ -106,11 +117,13 @@ impl FaultyDisk {
             chance: seed,
             platters: BTreeMap::new(),
             log: BTreeMap::new(),
+            knows_log: false,
             unsynced: Vec::new(),
             files: 0,
+            points: Points::default(),
             armed: None,
             struck: None,
-            ignores_syncs: false,
+            unheeded: Unheeded::None,
         };
         Self { state: Arc::new(Mutex::new(state)) }
     }
@@ -118,8 +131,58 @@ impl FaultyDisk {
     /// The same disk, whose syncs do nothing and succeed: what no store survives.
     #[must_use]
     pub fn ignoring_syncs(self) -> Self {
-        self.state.lock().ignores_syncs = true;
+        self.unheeding(Unheeded::All)
+    }
+
+    /// The same disk, on which a transaction of the tree seems to be over before it is durable. A store
+    /// on it writes over segments of its log too early.
+    #[must_use]
+    pub fn ignoring_syncs_of_the_tree(self) -> Self {
+        self.unheeding(Unheeded::Tree)
+    }
+
+    /// The same disk, on which a frame of the log seems to be durable before it is. A store on it shows
+    /// readers what can still be lost, until [`sync_log`](Self::sync_log).
+    #[must_use]
+    pub fn ignoring_syncs_of_the_log(self) -> Self {
+        self.unheeding(Unheeded::Log)
+    }
+
+    fn unheeding(self, unheeded: Unheeded) -> Self {
+        self.state.lock().unheeded = unheeded;
         self
+    }
+
+    /// Makes all that was logged durable, on a disk that does not do so by itself.
+    pub fn sync_log(&self) -> io::Result<()> {
+        let mut state = self.state.lock();
+        if let Some(fault) = state.takes(DiskStep::FrameSynced) {
+            return Err(fault.error());
+        }
+        let files: Vec<_> = state.log.values().copied().collect();
+        files.into_iter().for_each(|file| state.platter(file).sync());
+        Ok(())
+    }
+
+    /// Has the calls that come next noted under the name of what the store does.
+    pub fn begin(&self, phase: &'static str) {
+        self.state.lock().points.begin(phase);
+    }
+
+    /// How many times each point was passed.
+    pub fn passed(&self) -> BTreeMap<FaultPoint, u64> {
+        self.state.lock().points.passed()
+    }
+
+    /// Lets a power cut strike at `point`, once that was passed so many times.
+    pub fn arm_at(&self, point: FaultPoint, after: u64) {
+        self.state.lock().points.arm(point, after);
+    }
+
+    /// Lets the disk be used again after a fault, by whoever opens the store next.
+    pub fn restart(&self) {
+        let mut state = self.state.lock();
+        (state.armed, state.struck) = (None, None);
     }
 
     /// Lets `fault` strike after so many more calls that it can strike.
@@ -148,11 +211,14 @@ impl FaultyDisk {
         if values.exists() {
             fs::write(values, state.remains(FileId::Values))?;
         }
+        if !state.knows_log {
+            return Ok(());
+        }
         state.undo_folder_changes();
         let log = directory.join("log");
         for name in Folder::new(&log).names()? {
-            // A note of the writer's is none of the log.
-            if name.contains('.') {
+            // A note of the writer's is none of it.
+            if is_of_the_log(&name) {
                 fs::remove_file(log.join(name))?;
             }
         }
@@ -166,7 +232,10 @@ impl FaultyDisk {
         let mut bytes = vec![0; file.len()? as usize];
         file.read(0, &mut bytes)?;
         let mut state = self.state.lock();
-        state.platters.insert(id, Platter { synced: bytes, unsynced: Vec::new() });
+        // What a process that was killed has left is not durable because another one opens it.
+        if state.platter(id).written() != bytes {
+            *state.platter(id) = Platter { synced: bytes, unsynced: Vec::new() };
+        }
         drop(state);
         Ok(Arc::new(FaultyStorage { file, id, disk: self.clone() }))
     }
@@ -183,83 +252,6 @@ impl Disk for FaultyDisk {
 
     fn shelf(&self, folder: Folder) -> Arc<dyn Shelf> {
         Arc::new(FaultyShelf { folder, disk: self.clone() })
-    }
-}
-
-/// The folder of a log on a [`FaultyDisk`].
-#[derive(Debug)]
-struct FaultyShelf {
-    folder: Folder,
-    disk: FaultyDisk,
-}
-
-impl FaultyShelf {
-    /// Counts a change of the folder, which the disk may refuse.
-    fn change(&self) -> io::Result<()> {
-        let struck = self.disk.state.lock().strikes(Call::Write);
-        struck.map_or(Ok(()), |fault| Err(fault.error()))
-    }
-}
-
-impl Shelf for FaultyShelf {
-    fn names(&self) -> io::Result<Vec<String>> {
-        self.folder.names()
-    }
-
-    fn open(&self, name: &str) -> io::Result<Storage> {
-        let is_new = !self.folder.path(name).exists();
-        if is_new {
-            self.change()?;
-        }
-        let file = self.folder.open_file(name)?;
-        let mut state = self.disk.state.lock();
-        let known = state.log.get(name).copied();
-        if let Some(id) = known {
-            return Ok(Arc::new(FaultyStorage { file, id, disk: self.disk.clone() }));
-        }
-        state.files += 1;
-        let id = FileId::Log(state.files);
-        state.log.insert(name.to_owned(), id);
-        if is_new {
-            state.unsynced.push(FolderChange::Created(name.to_owned()));
-        }
-        drop(state);
-        self.disk.put(id, file)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.change()?;
-        self.folder.rename(from, to)?;
-        let mut state = self.disk.state.lock();
-        if let Some(id) = state.log.remove(from) {
-            state.log.insert(to.to_owned(), id);
-            state.unsynced.push(FolderChange::Renamed(from.to_owned(), to.to_owned()));
-        }
-        Ok(())
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.change()?;
-        self.folder.remove(name)?;
-        let mut state = self.disk.state.lock();
-        if let Some(id) = state.log.remove(name) {
-            state.unsynced.push(FolderChange::Removed(name.to_owned(), id));
-        }
-        Ok(())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        let mut state = self.disk.state.lock();
-        match state.strikes(Call::Sync) {
-            Some(fault) => return Err(fault.error()),
-            None if state.ignores_syncs => {}
-            None => state.unsynced.clear(),
-        }
-        Ok(())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path(name)
     }
 }
 
@@ -290,6 +282,39 @@ impl State {
         Some(fault)
     }
 
+    /// The same for a step of the store.
+    fn takes(&mut self, step: DiskStep) -> Option<Fault> {
+        if self.struck.is_none() && self.points.pass(step) {
+            self.armed = Some((Fault::PowerCut, 0));
+        }
+        self.strikes(if step.is_sync() { Call::Sync } else { Call::Write })
+    }
+
+    /// What a write of so many bytes is for.
+    fn writes(&self, file: FileId, offset: u64, len: usize) -> DiskStep {
+        match file {
+            FileId::Records => DiskStep::TreeWritten,
+            FileId::Values => DiskStep::ValuesWritten,
+            FileId::Log(_) if !self.is_draft(file) => DiskStep::FrameWritten,
+            FileId::Log(_) if (offset, len) == (0, HEADER) => DiskStep::HeaderWritten,
+            FileId::Log(_) => DiskStep::DraftFilled,
+        }
+    }
+
+    fn is_draft(&self, file: FileId) -> bool {
+        self.log.iter().any(|(name, known)| *known == file && name.ends_with(DRAFT))
+    }
+
+    /// Whether a sync of this file does nothing.
+    fn is_unheeded(&self, file: FileId) -> bool {
+        match self.unheeded {
+            Unheeded::None => false,
+            Unheeded::Tree => file == FileId::Records,
+            Unheeded::Log => matches!(file, FileId::Log(_)) && !self.is_draft(file),
+            Unheeded::All => true,
+        }
+    }
+
     fn platter(&mut self, file: FileId) -> &mut Platter {
         self.platters.entry(file).or_default()
     }
@@ -310,11 +335,19 @@ impl State {
                 }
             }
         }
+        self.settle_folder();
+    }
+
+    /// Makes durable which files there are.
+    fn settle_folder(&mut self) {
+        self.unsynced.clear();
+        let Self { platters, log, .. } = self;
+        platters
+            .retain(|id, _| !matches!(id, FileId::Log(_)) || log.values().any(|known| known == id));
     }
 
     fn remains(&mut self, part: FileId) -> Vec<u8> {
         let Platter { synced: mut bytes, unsynced } = std::mem::take(self.platter(part));
-        let synced = bytes.clone();
         // Of four cuts one loses everything, one loses nothing, and two mix.
         let mixed = self.draw(4);
         for write in &unsynced {
@@ -325,16 +358,8 @@ impl State {
                 _ => true,
             });
         }
-        *self.platter(part) = Platter { synced, unsynced };
+        self.platter(part).synced.clone_from(&bytes);
         bytes
-    }
-}
-
-impl Platter {
-    fn sync(&mut self) {
-        for unsynced in std::mem::take(&mut self.unsynced) {
-            unsynced.apply(&mut self.synced, |_| true);
-        }
     }
 }
 
@@ -350,32 +375,6 @@ impl Fault {
 
     fn error(self) -> io::Error {
         io::Error::from_raw_os_error(if self == Self::DiskFull { ENOSPC } else { EIO })
-    }
-}
-
-impl Unsynced {
-    /// Writes those sectors to `bytes` that `keep` wants.
-    fn apply(&self, bytes: &mut Vec<u8>, mut keep: impl FnMut(usize) -> bool) {
-        match self {
-            Self::Length(len) => {
-                if keep(0) {
-                    bytes.resize(*len, 0);
-                }
-            }
-            Self::Write(offset, data) => {
-                let mut at = 0;
-                while at < data.len() {
-                    let start = offset + at;
-                    let end = (start / SECTOR + 1) * SECTOR;
-                    let sector = &data[at..data.len().min(at + end - start)];
-                    if keep(start / SECTOR) {
-                        bytes.resize(bytes.len().max(start + sector.len()), 0);
-                        bytes[start..start + sector.len()].copy_from_slice(sector);
-                    }
-                    at += sector.len();
-                }
-            }
-        }
     }
 }
 
@@ -407,8 +406,13 @@ impl StorageBackend for FaultyStorage {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
+        let step = match self.id {
+            FileId::Records => DiskStep::TreeResized,
+            FileId::Values => DiskStep::ValuesCut,
+            FileId::Log(_) => DiskStep::DraftSized,
+        };
         let mut state = self.disk.state.lock();
-        if let Some(fault) = state.strikes(Call::Write) {
+        if let Some(fault) = state.takes(step) {
             return Err(fault.error());
         }
         state.platter(self.id).unsynced.push(Unsynced::Length(len as usize));
@@ -417,9 +421,15 @@ impl StorageBackend for FaultyStorage {
 
     fn sync_data(&self) -> io::Result<()> {
         let mut state = self.disk.state.lock();
-        match state.strikes(Call::Sync) {
+        let step = match self.id {
+            FileId::Records => DiskStep::TreeSynced,
+            FileId::Values => DiskStep::ValuesSynced,
+            FileId::Log(_) if state.is_draft(self.id) => DiskStep::HeaderSynced,
+            FileId::Log(_) => DiskStep::FrameSynced,
+        };
+        match state.takes(step) {
             Some(fault) => return Err(fault.error()),
-            None if state.ignores_syncs => {}
+            None if state.is_unheeded(self.id) => {}
             None => state.platter(self.id).sync(),
         }
         Ok(())
@@ -427,7 +437,8 @@ impl StorageBackend for FaultyStorage {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut state = self.disk.state.lock();
-        let struck = state.strikes(Call::Write);
+        let step = state.writes(self.id, offset, data.len());
+        let struck = state.takes(step);
         assert_ne!(struck, Some(Fault::Panic), "a panic as told");
         let written = match struck {
             None => data,
