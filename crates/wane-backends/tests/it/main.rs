@@ -16,6 +16,7 @@ mod disk_faults;
 mod dropped_writes;
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
+mod each_step;
 mod full_disk;
 mod full_of_values;
 mod harness;

@@ -3,6 +3,7 @@
 //! It is an append-only file outside of the store under test. A line is one write to the operating
 //! system, so that it survives the process that wrote it.
 
+use std::borrow::Borrow;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::Path;
@@ -21,9 +22,8 @@ pub(crate) fn value(key: &str, number: u64) -> Value {
         1..=9 => 0,
         length => length as usize * 7,
     };
-    let mut text = format!("{key}#{number}#");
-    text.extend(std::iter::repeat_n(char::from(b'a' + (number % 26) as u8), filler));
-    Value::new(text).expect("a legal value")
+    let letter = char::from(b'a' + (number % 26) as u8).to_string();
+    Value::new(format!("{key}#{number}#{}", letter.repeat(filler))).expect("a legal value")
 }
 
 /// The key of a store that `key` names: partition and clustering around the first slash.
@@ -94,7 +94,7 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    pub(crate) fn of_write(key: &str, outcome: &Result<Outcome, StoreError>) -> Self {
+    pub(crate) fn of_write<E: Borrow<StoreError>>(key: &str, outcome: &Result<Outcome, E>) -> Self {
         match outcome {
             Ok(Outcome::Applied { expires_at }) => {
                 Self::Applied { expires_at: expires_at.map(|at| at.as_unix_millis()) }
@@ -102,7 +102,7 @@ impl Answer {
             Ok(Outcome::Refused { current }) => {
                 Self::Saw(current.as_ref().map(|record| Held::found(key, record)))
             }
-            Err(error) => Self::of_error(error),
+            Err(error) => Self::of_error(error.borrow()),
         }
     }
 

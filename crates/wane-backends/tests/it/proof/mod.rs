@@ -11,6 +11,7 @@
 
 pub(crate) mod child;
 pub(crate) mod ledger;
+pub(crate) mod script;
 pub(crate) mod verifier;
 pub(crate) mod workload;
 
