@@ -297,7 +297,8 @@ impl Inner {
         disk: &Arc<dyn Disk>,
     ) -> Result<Self, OpenError> {
         let directory = Directory::new(&path);
-        let OpenedStore { engine, found, file, reserve, replayed, space } = directory.open(disk)?;
+        let OpenedStore { engine, found, file, reserve, mut replayed, space } =
+            directory.open(disk)?;
         clock.never_before(found.time.max(replayed.recovered.time.unwrap_or(found.time)));
         let io = |source| OpenError::Io { path: path.clone(), source };
         let snapshot = engine.snapshot().map_err(|error| io(error.into()))?;
@@ -305,6 +306,7 @@ impl Inner {
         let young_bytes = settings.young_bytes();
         let log = Log::go_on(Arc::clone(&replayed.segments), &replayed.recovered, young_bytes);
         let log = log.map_err(|error| io(error.into()))?;
+        replayed.note_last().map_err(|error| io(error.into()))?;
         let below = Below::new(replayed.generations, snapshot);
         let (records, values) = (directory.records(), file.lender.values());
         let shared = Shared::new(clock, records, replayed.segments, space, values, reserve, below);

@@ -55,7 +55,7 @@ impl Replayed {
             generation.since = Some(Timestamp::from_unix_millis(0));
         }
         let note = folder.join(ACKNOWLEDGED);
-        let (mut acknowledged, told) = Acknowledged::open(&note, found.identity)?;
+        let (acknowledged, told) = Acknowledged::open(&note, found.identity)?;
         if let Some(told) = told.filter(|told| recovered.last < *told) {
             let reason = format!(
                 "frame {told} was acknowledged, and the log ends at frame {}; if an older log was put \
@@ -64,11 +64,16 @@ impl Replayed {
             );
             return Err(Unread::Damaged { path: folder.to_path_buf(), reason });
         }
-        // It also takes the little room that later numbers need.
-        acknowledged.note_if_room(recovered.last)?;
         let generations = generations.into_iter().map(Arc::new).collect();
         let segments = Segments::new(shelf, found.identity, &recovered.segments);
         Ok(Self { generations, segments, recovered, acknowledged })
+    }
+
+    /// Notes the last frame, which callers are told of from here on. It must be durable: whoever wrote it
+    /// may have been stopped before its sync. The note also takes the little room that later numbers
+    /// need.
+    pub(super) fn note_last(&mut self) -> std::io::Result<()> {
+        self.acknowledged.note_if_room(self.recovered.last)
     }
 
     /// Whether every large value that can still be read is as it was written.

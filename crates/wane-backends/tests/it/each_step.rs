@@ -55,6 +55,8 @@ const POINTS: [(&str, &[DiskStep]); 13] = [
 /// What is left of a file that was several times as large.
 const SMALLER: u64 = 2 << 20;
 
+const TWICE: [&str; 2] = ["once", "again"];
+
 fn settings() -> FileSettings {
     FileSettings::default().with_few_young_bytes(YOUNG)
 }
@@ -204,7 +206,7 @@ fn passed(killed: &Killed) -> BTreeMap<FaultPoint, u64> {
     let (home, mut caller) = killed.again();
     let disk = FaultyDisk::seeded(0);
     play(&disk, home.path(), &mut caller);
-    check(home.path(), &caller, "nothing at all");
+    check(home.path(), &caller, &TWICE, "nothing at all");
     let passed = disk.passed();
     for (phase, steps) in POINTS {
         for step in steps {
@@ -215,13 +217,13 @@ fn passed(killed: &Killed) -> BTreeMap<FaultPoint, u64> {
     passed
 }
 
-/// Opens the store as the next process would, twice, and checks it against what the caller was told.
-fn check(home: &Path, caller: &Caller, after: &str) {
+/// Opens the store as the next process would, and the one after it, and checks it against what the caller was told.
+fn check(home: &Path, caller: &Caller, openings: &[&str], after: &str) {
     let caller = caller.again();
     let clock = Arc::clone(caller.clock()) as SharedClock;
     let mut verifier = Verifier::default();
     verifier.replay(caller.lines());
-    for opening in ["once", "again"] {
+    for opening in openings {
         // It does not wait for the real one.
         let disk = FaultyDisk::seeded(0);
         let store = FileStore::open_on(&disk, home, Arc::clone(&clock));
@@ -246,9 +248,9 @@ fn end_at(killed: &Killed, point: FaultPoint, turn: u64) -> bool {
     if disk.struck().is_none() {
         return false;
     }
-    check(copied(home.path()).path(), &caller, &format!("a kill at {point:?} {turn}"));
+    check(copied(home.path()).path(), &caller, &TWICE, &format!("a kill at {point:?} {turn}"));
     disk.lose_what_was_not_synced(home.path()).unwrap();
-    check(home.path(), &caller, &format!("a power cut at {point:?} {turn}"));
+    check(home.path(), &caller, &TWICE, &format!("a power cut at {point:?} {turn}"));
     true
 }
 
@@ -281,4 +283,61 @@ fn a_kill_and_a_power_cut_at_every_step_lose_nothing_and_revive_nothing() {
 fn the_first_and_the_last_turn_are_tried() {
     assert_eq!((turns(1, 2), turns(9, 1)), (vec![0], vec![0]));
     assert_eq!((turns(9, 2), turns(9, 3), turns(3, 9)), (vec![0, 8], vec![0, 4, 8], vec![0, 1, 2]));
+}
+
+/// Where a process is killed before a sync, so that the next one finds what is not durable.
+const UNSYNCED: [FaultPoint; 5] = [
+    FaultPoint { phase: "logging", step: FrameSynced },
+    FaultPoint { phase: "placing", step: FrameSynced },
+    FaultPoint { phase: "writing over", step: FolderSynced },
+    FaultPoint { phase: "bringing", step: TreeSynced },
+    FaultPoint { phase: "packing", step: TreeSynced },
+];
+
+/// A process is killed before it syncs, and the next one goes on from what it finds. The power is cut at
+/// each call of its opening, and after something was acknowledged on top of that.
+#[test]
+fn what_a_killed_process_did_not_sync_is_durable_before_anything_depends_on_it() {
+    const ACKNOWLEDGED: u64 = 8;
+    let killed = Killed::new();
+    let mut cuts = 0;
+    for point in UNSYNCED {
+        let (home, mut caller) = killed.again();
+        let disk = FaultyDisk::seeded(1);
+        disk.arm_at(point, 0);
+        play(&disk, home.path(), &mut caller);
+        assert!(disk.struck().is_some(), "no kill at {point:?}");
+        disk.restart();
+        let mut acknowledged = 0;
+        for last_call in 0.. {
+            if acknowledged == ACKNOWLEDGED {
+                break;
+            }
+            let (home, disk) = (copied(home.path()), disk.copied(last_call));
+            let mut caller = caller.clone();
+            disk.arm(Fault::PowerCut, last_call);
+            acknowledged += u64::from(go_on(&disk, home.path(), &mut caller));
+            disk.lose_what_was_not_synced(home.path()).unwrap();
+            let after = format!("a kill at {point:?} and a cut at call {last_call} after it");
+            check(home.path(), &caller, &["once"], &after);
+            cuts += 1;
+        }
+    }
+    eprintln!("{cuts} power cuts, each of which came after a kill");
+    assert!(cuts > 80, "opening hardly writes anything");
+}
+
+/// Opens a store, has it acknowledge something, and ends it. Says whether it came to that.
+fn go_on(disk: &FaultyDisk, home: &Path, caller: &mut Caller) -> bool {
+    let clock = Arc::clone(caller.clock()) as SharedClock;
+    let opened = FileStore::open_on_as(disk, home, settings(), clock);
+    let Ok(store) = opened else {
+        assert!(disk.struck().is_some(), "it does not open: {opened:?}");
+        return false;
+    };
+    let rows = all("small", 30..31, small(9));
+    let is_acknowledged = runtime().block_on(caller.put(&store, &rows, Life::Permanent)).is_ok();
+    disk.arm(Fault::PowerCut, 0);
+    drop(store);
+    is_acknowledged
 }

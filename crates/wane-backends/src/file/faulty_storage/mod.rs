@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::{fs, io};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use redb::backends::FileBackend;
 use redb::{BackendError, StorageBackend};
 
@@ -56,9 +56,11 @@ pub enum Fault {
 #[derive(Debug, Clone)]
 pub struct FaultyDisk {
     state: Arc<Mutex<State>>,
+    /// Somebody waits, or need not any more.
+    turn: Arc<Condvar>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct State {
     chance: u64,
     /// What each file holds that was opened.
@@ -95,7 +97,7 @@ enum FileId {
 }
 
 /// A change of a folder, with what it takes to undo it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum FolderChange {
     Created(String),
     Renamed(String, String),
@@ -125,7 +127,7 @@ impl FaultyDisk {
             struck: None,
             unheeded: Unheeded::None,
         };
-        Self { state: Arc::new(Mutex::new(state)) }
+        Self { state: Arc::new(Mutex::new(state)), turn: Arc::default() }
     }
 
     /// The same disk, whose syncs do nothing and succeed: what no store survives.
@@ -177,6 +179,40 @@ impl FaultyDisk {
     /// Lets a power cut strike at `point`, once that was passed so many times.
     pub fn arm_at(&self, point: FaultPoint, after: u64) {
         self.state.lock().points.arm(point, after);
+    }
+
+    /// Has whoever writes or syncs a file wait at this step, until it is released.
+    pub fn hold(&self, step: DiskStep) {
+        self.state.lock().points.hold(step, true);
+    }
+
+    /// Lets those who wait at a step go on.
+    pub fn release(&self, step: DiskStep) {
+        self.state.lock().points.hold(step, false);
+        self.turn.notify_all();
+    }
+
+    /// Waits until somebody waits at a step that is held.
+    pub fn await_held(&self) {
+        let mut state = self.state.lock();
+        while !state.points.has_waiting() {
+            self.turn.wait(&mut state);
+        }
+    }
+
+    /// Waits where the step is held.
+    fn pass(&self, state: &mut MutexGuard<'_, State>, step: DiskStep) {
+        while state.points.is_held(step) {
+            self.turn.notify_all();
+            self.turn.wait(state);
+        }
+    }
+
+    /// Another disk with the same on it, for a copy of the store. What becomes of it depends on `seed`.
+    #[must_use]
+    pub fn copied(&self, seed: u64) -> Self {
+        let state = State { chance: seed, ..self.state.lock().clone() };
+        Self { state: Arc::new(Mutex::new(state)), turn: Arc::default() }
     }
 
     /// Lets the disk be used again after a fault, by whoever opens the store next.
@@ -427,6 +463,7 @@ impl StorageBackend for FaultyStorage {
             FileId::Log(_) if state.is_draft(self.id) => DiskStep::HeaderSynced,
             FileId::Log(_) => DiskStep::FrameSynced,
         };
+        self.disk.pass(&mut state, step);
         match state.takes(step) {
             Some(fault) => return Err(fault.error()),
             None if state.is_unheeded(self.id) => {}
@@ -438,6 +475,7 @@ impl StorageBackend for FaultyStorage {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut state = self.disk.state.lock();
         let step = state.writes(self.id, offset, data.len());
+        self.disk.pass(&mut state, step);
         let struck = state.takes(step);
         assert_ne!(struck, Some(Fault::Panic), "a panic as told");
         let written = match struck {

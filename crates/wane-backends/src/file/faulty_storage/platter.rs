@@ -4,7 +4,7 @@
 const SECTOR: usize = 512;
 
 /// What one file holds.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Platter {
     pub(super) synced: Vec<u8>,
     /// In the order in which it came.
@@ -12,7 +12,7 @@ pub(super) struct Platter {
 }
 
 /// A change that was not synced.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Unsynced {
     /// Bytes at an offset.
     Write(usize, Vec<u8>),

@@ -3,7 +3,7 @@
 //! Nothing in the store takes part in this: a disk knows which file a call is about, and what a test
 //! says that the store is doing. Both together are a point, and whether it was passed can be told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a call does to the files of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,11 +64,14 @@ pub struct FaultPoint {
 }
 
 /// The points that were passed, and the one where it ends.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Points {
     phase: &'static str,
     passed: BTreeMap<FaultPoint, u64>,
     armed: Option<(FaultPoint, u64)>,
+    /// Where nobody gets past, and whether somebody waits.
+    held: BTreeSet<DiskStep>,
+    waiting: bool,
 }
 
 impl Points {
@@ -93,5 +96,27 @@ impl Points {
         let passed = self.passed.entry(point).or_default();
         *passed += 1;
         self.armed == Some((point, *passed - 1))
+    }
+
+    /// Lets nobody get past a step, or everybody again.
+    pub(super) fn hold(&mut self, step: DiskStep, is_held: bool) {
+        if is_held {
+            self.held.insert(step);
+        } else {
+            self.held.remove(&step);
+        }
+        self.waiting = false;
+    }
+
+    /// Whether whoever comes to a step has to wait.
+    pub(super) fn is_held(&mut self, step: DiskStep) -> bool {
+        let is_held = self.held.contains(&step);
+        self.waiting |= is_held;
+        is_held
+    }
+
+    /// Whether somebody waits.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.waiting
     }
 }
