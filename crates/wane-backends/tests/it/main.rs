@@ -23,6 +23,7 @@ mod harness;
 mod kill;
 #[cfg(feature = "kms")]
 mod kms;
+mod late_groups;
 mod opening;
 mod placing;
 mod power_cut;

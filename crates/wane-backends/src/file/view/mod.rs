@@ -199,11 +199,11 @@ impl Shared {
         }
     }
 
-    /// What the active generation knows of a key, and what lies below it.
-    pub(super) fn newest(&self, key: &[u8]) -> Result<(Option<Row>, Arc<Below>), StoreError> {
+    /// What the active generation knows of a key, and what lies below it, by the time of both.
+    pub(super) fn newest(&self, key: &[u8]) -> Result<(Option<Row>, View), StoreError> {
         let visible = self.visible.read();
         let below = visible.below.clone().ok_or_else(|| self.failure())?;
-        Ok((visible.active.get(key).cloned(), below))
+        Ok((visible.active.get(key).cloned(), View { now: visible.as_of, below }))
     }
 
     /// Shows readers what was logged in the frame `sequence` of `segment`, after it was decided on top

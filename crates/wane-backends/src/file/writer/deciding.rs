@@ -10,7 +10,7 @@ use crate::file::engine::ReadError;
 use crate::file::format::{self, Place};
 use crate::file::large::LargeValues;
 use crate::file::queue::{KeyedChange, Lookup};
-use crate::file::view::{Below, Shared};
+use crate::file::view::{Below, Shared, View};
 use crate::file::young::{Held, Row, StoredKey, copied, newest};
 
 /// A group while it is being decided.
@@ -19,6 +19,7 @@ pub(super) struct Deciding<'a> {
     /// What lay below the active generation when it began.
     below: Arc<Below>,
     large: &'a mut LargeValues,
+    /// The instant that decides, which is later for some where the tree was brought up to date meanwhile.
     now: Timestamp,
     /// What keys come to hold, in no order that matters.
     rows: Vec<(StoredKey, Row)>,
@@ -32,6 +33,8 @@ pub(super) struct Decided {
     pub(super) rows: Vec<(StoredKey, Row)>,
     /// What lay below the active generation.
     pub(super) below: Arc<Below>,
+    /// The instant that decided the last of it.
+    pub(super) now: Timestamp,
     /// By position in the group. A corrupt record fails its own change only.
     pub(super) outcomes: Vec<Result<Outcome, StoreError>>,
 }
@@ -40,6 +43,8 @@ pub(super) struct Decided {
 struct Met {
     held: Option<Held>,
     has_older: bool,
+    /// What has died by then may be gone.
+    as_of: Timestamp,
     /// Where it was found. As long as it is kept, large values stay where they are.
     _below: Arc<Below>,
 }
@@ -64,13 +69,14 @@ impl<'a> Deciding<'a> {
         large: &'a mut LargeValues,
         now: Timestamp,
     ) -> Result<Self, Failure> {
-        let (_, below) = shared.newest(&[]).map_err(Failure::Refused)?;
+        let (_, View { below, .. }) = shared.newest(&[]).map_err(Failure::Refused)?;
         let (rows, index, outcomes) = (Vec::new(), HashMap::default(), Vec::new());
         Ok(Self { shared, below, large, now, rows, index, outcomes })
     }
 
     pub(super) fn decided(self) -> Decided {
-        Decided { rows: self.rows, below: self.below, outcomes: self.outcomes }
+        let Self { rows, below, now, outcomes, .. } = self;
+        Decided { rows, below, now, outcomes }
     }
 
     /// Decides one change. An error ends the group.
@@ -87,7 +93,8 @@ impl<'a> Deciding<'a> {
     fn try_change(&mut self, keyed: KeyedChange) -> Result<Outcome, Undecided> {
         let KeyedChange { key, change, lookup } = keyed;
         let met = self.meet(&key, lookup).map_err(|error| self.unmet(error))?;
-        let Met { held, has_older, _below } = met;
+        let Met { held, has_older, as_of, _below } = met;
+        self.now = self.now.max(as_of);
         let live = held.filter(|held| held.record.is_live(self.now));
         let (mut record, mut unread) =
             live.map_or((None, None), |held| (Some(held.record), held.place));
@@ -130,8 +137,9 @@ impl<'a> Deciding<'a> {
 
     /// What lies under a key. Only this thread changes what is active, so that it stays.
     fn meet(&self, key: &StoredKey, lookup: Option<Lookup>) -> Result<Met, ReadError> {
-        let (active, below) = self.shared.newest(key)?;
-        let met = |row: &Row, has_older, _below| Met { held: row.held.clone(), has_older, _below };
+        let (active, View { now: as_of, below }) = self.shared.newest(key)?;
+        let met =
+            |row: &Row, has_older, _below| Met { held: row.held.clone(), has_older, as_of, _below };
         if let Some(at) = self.index.get(key) {
             let row = &self.rows[*at].1;
             return Ok(met(row, row.has_older, below));
@@ -140,8 +148,8 @@ impl<'a> Deciding<'a> {
             return Ok(met(&row, row.has_older, below));
         }
         if let Some(row) = newest(&below.sealed, key) {
-            let held = row.held.clone();
-            return Ok(Met { held, has_older: true, _below: below });
+            let row = row.clone();
+            return Ok(met(&row, true, below));
         }
         // No generation has reached the tree since: what was found in it then is what it holds.
         let is_valid = |lookup: &Lookup| lookup.below.checkpoints == below.checkpoints;
@@ -149,7 +157,7 @@ impl<'a> Deciding<'a> {
             Some(lookup) => (lookup.held, lookup.below),
             None => (below.tree.get(key)?, below),
         };
-        Ok(Met { has_older: held.is_some(), held, _below: below })
+        Ok(Met { has_older: held.is_some(), held, as_of, _below: below })
     }
 
     fn carry_out(&mut self, key: StoredKey, step: Step, has_older: bool) -> Result<(), Failure> {

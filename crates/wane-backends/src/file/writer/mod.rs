@@ -237,7 +237,7 @@ impl Writer {
         }
         let now = self.shared.announce(&batch);
         let result = self.decide(batch, now).and_then(|decided| {
-            let Decided { rows, below, outcomes } = decided;
+            let Decided { rows, below, now, outcomes } = decided;
             if !rows.is_empty() {
                 self.log(rows, &below, now)?;
             }
