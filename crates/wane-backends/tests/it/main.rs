@@ -6,6 +6,7 @@ mod archive;
 mod backup;
 #[cfg(all(feature = "redis", feature = "cassandra", feature = "dynamodb"))]
 mod blobs;
+mod carried_over;
 #[cfg(feature = "cassandra")]
 mod cassandra;
 mod conformance;
