@@ -88,6 +88,12 @@ impl Machine {
     fn end(&self) {
         if self.chance.below(2) == 0 {
             self.disk.lose_what_was_not_synced(&self.directory()).unwrap();
+            // Notes are never synced, so they may be gone as well.
+            for note in ["acknowledged", "log/acknowledged"] {
+                if self.chance.below(2) == 0 {
+                    drop(std::fs::remove_file(self.directory().join(note)));
+                }
+            }
         }
         self.disk.restart();
     }

@@ -279,6 +279,37 @@ fn a_kill_and_a_power_cut_at_every_step_lose_nothing_and_revive_nothing() {
     eprintln!("{ends} kills and as many power cuts, each at a step of its own");
 }
 
+/// The control: a segment is written over before the last transaction of its generation is durable. The
+/// tree is whole, the log is synced, no note tells, and it is the order alone that is wrong.
+#[test]
+fn a_segment_that_is_written_over_before_the_tree_is_durable_is_caught() {
+    let killed = Killed::new();
+    for step in [HeaderWritten, HeaderSynced, SegmentNamed] {
+        for (disk, is_late) in [(FaultyDisk::seeded(1), false), (FaultyDisk::seeded(1), true)] {
+            let disk = if is_late { disk.with_a_late_tree() } else { disk };
+            let (home, mut caller) = killed.again();
+            disk.arm_at(FaultPoint { phase: "writing over", step }, 0);
+            play(&disk, home.path(), &mut caller);
+            assert!(disk.struck().is_some(), "no cut at {step:?}");
+            disk.lose_what_was_not_synced(home.path()).unwrap();
+            for note in ["acknowledged", "log/acknowledged"] {
+                std::fs::remove_file(home.path().join(note)).unwrap();
+            }
+            assert_eq!(is_wrong(home.path(), &caller), is_late, "{step:?}");
+        }
+    }
+}
+
+/// Whether a store does not open, or does not hold what its caller was told.
+fn is_wrong(home: &Path, caller: &Caller) -> bool {
+    let clock = Arc::clone(caller.clock()) as SharedClock;
+    let Ok(store) = FileStore::open(home, Arc::clone(&clock)) else { return true };
+    let mut verifier = Verifier::default();
+    verifier.replay(caller.lines());
+    runtime().block_on(verifier.check(&store, &clock));
+    !verifier.wrongs().is_empty()
+}
+
 #[test]
 fn the_first_and_the_last_turn_are_tried() {
     assert_eq!((turns(1, 2), turns(9, 1)), (vec![0], vec![0]));

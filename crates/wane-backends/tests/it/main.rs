@@ -11,6 +11,7 @@ mod carried_over;
 mod cassandra;
 mod conformance;
 mod controls;
+mod cut_histories;
 #[cfg(all(feature = "redis", feature = "cassandra", feature = "dynamodb"))]
 mod device_auth;
 mod disk_faults;

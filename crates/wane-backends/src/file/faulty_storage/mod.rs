@@ -79,7 +79,7 @@ struct State {
     unheeded: Unheeded,
 }
 
-/// Which syncs do nothing, and succeed.
+/// Which syncs do nothing and succeed, or do it late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unheeded {
     None,
@@ -136,10 +136,10 @@ impl FaultyDisk {
         self.unheeding(Unheeded::All)
     }
 
-    /// The same disk, on which a transaction of the tree seems to be over before it is durable. A store
-    /// on it writes over segments of its log too early.
+    /// The same disk, on which a transaction of the tree is durable once the next one is: whole, but
+    /// late. A store on it writes over segments of its log too early.
     #[must_use]
-    pub fn ignoring_syncs_of_the_tree(self) -> Self {
+    pub fn with_a_late_tree(self) -> Self {
         self.unheeding(Unheeded::Tree)
     }
 
@@ -270,7 +270,7 @@ impl FaultyDisk {
         let mut state = self.state.lock();
         // What a process that was killed has left is not durable because another one opens it.
         if state.platter(id).written() != bytes {
-            *state.platter(id) = Platter { synced: bytes, unsynced: Vec::new() };
+            *state.platter(id) = Platter::of(bytes);
         }
         drop(state);
         Ok(Arc::new(FaultyStorage { file, id, disk: self.clone() }))
@@ -341,11 +341,15 @@ impl State {
         self.log.iter().any(|(name, known)| *known == file && name.ends_with(DRAFT))
     }
 
+    /// Whether a sync of this file makes durable what came before the last one.
+    fn is_late(&self, file: FileId) -> bool {
+        self.unheeded == Unheeded::Tree && file == FileId::Records
+    }
+
     /// Whether a sync of this file does nothing.
     fn is_unheeded(&self, file: FileId) -> bool {
         match self.unheeded {
-            Unheeded::None => false,
-            Unheeded::Tree => file == FileId::Records,
+            Unheeded::None | Unheeded::Tree => false,
             Unheeded::Log => matches!(file, FileId::Log(_)) && !self.is_draft(file),
             Unheeded::All => true,
         }
@@ -383,10 +387,11 @@ impl State {
     }
 
     fn remains(&mut self, part: FileId) -> Vec<u8> {
-        let Platter { synced: mut bytes, unsynced } = std::mem::take(self.platter(part));
+        let is_late = self.is_late(part);
+        let Platter { synced: mut bytes, unsynced, .. } = std::mem::take(self.platter(part));
         // Of four cuts one loses everything, one loses nothing, and two mix.
         let mixed = self.draw(4);
-        for write in &unsynced {
+        for write in unsynced.iter().filter(|_| !is_late) {
             let fate = if mixed < 2 { mixed * 2 } else { self.draw(3) };
             write.apply(&mut bytes, |_| match fate {
                 0 => false,
@@ -466,6 +471,7 @@ impl StorageBackend for FaultyStorage {
         self.disk.pass(&mut state, step);
         match state.takes(step) {
             Some(fault) => return Err(fault.error()),
+            None if state.is_late(self.id) => state.platter(self.id).sync_late(),
             None if state.is_unheeded(self.id) => {}
             None => state.platter(self.id).sync(),
         }

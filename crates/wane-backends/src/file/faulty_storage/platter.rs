@@ -7,6 +7,8 @@ const SECTOR: usize = 512;
 #[derive(Debug, Default, Clone)]
 pub(super) struct Platter {
     pub(super) synced: Vec<u8>,
+    /// What was synced on a disk that does so late.
+    late: Vec<Unsynced>,
     /// In the order in which it came.
     pub(super) unsynced: Vec<Unsynced>,
 }
@@ -21,6 +23,11 @@ pub(super) enum Unsynced {
 }
 
 impl Platter {
+    /// What is durable from the beginning.
+    pub(super) fn of(synced: Vec<u8>) -> Self {
+        Self { synced, ..Self::default() }
+    }
+
     /// Makes everything durable.
     pub(super) fn sync(&mut self) {
         for unsynced in std::mem::take(&mut self.unsynced) {
@@ -28,10 +35,17 @@ impl Platter {
         }
     }
 
+    /// Makes durable what was written before the last time.
+    pub(super) fn sync_late(&mut self) {
+        let late = std::mem::replace(&mut self.late, std::mem::take(&mut self.unsynced));
+        late.iter().for_each(|late| late.apply(&mut self.synced, |_| true));
+    }
+
     /// What a process reads from it.
     pub(super) fn written(&self) -> Vec<u8> {
         let mut bytes = self.synced.clone();
-        self.unsynced.iter().for_each(|unsynced| unsynced.apply(&mut bytes, |_| true));
+        let unsynced = self.late.iter().chain(&self.unsynced);
+        unsynced.for_each(|unsynced| unsynced.apply(&mut bytes, |_| true));
         bytes
     }
 }
