@@ -5,6 +5,7 @@
 
 pub mod backup;
 pub mod due;
+pub mod frame;
 pub mod key;
 pub mod limits;
 pub mod range;
@@ -13,11 +14,12 @@ pub mod record;
 use crate::Target;
 
 /// Every target, by the name of its corpus.
-pub const ALL: [(&str, Target); 6] = [
+pub const ALL: [(&str, Target); 7] = [
     ("record", record::target),
     ("key", key::target),
     ("due", due::target),
     ("range", range::target),
     ("limits", limits::target),
     ("backup", backup::target),
+    ("frame", frame::target),
 ];

@@ -3,6 +3,7 @@
 //! Without these, a target that checks nothing would look like code that holds.
 
 mod backup;
+mod frame;
 
 use std::time::Duration;
 

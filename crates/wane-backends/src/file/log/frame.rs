@@ -21,13 +21,13 @@ use wane::store::Timestamp;
 use crate::file::format::FormatError;
 
 /// Frames begin at multiples of this: writing one touches no block of the one before.
-pub(super) const BLOCK: usize = 4_096;
+pub const BLOCK: usize = 4_096;
 
 /// Bytes before the changes.
-pub(super) const HEAD: usize = 44;
+pub const HEAD: usize = 44;
 
 /// Bytes at the end.
-pub(super) const TAIL: usize = 4;
+pub const TAIL: usize = 4;
 
 const MAGIC: [u8; 4] = *b"wnfr";
 
@@ -46,7 +46,7 @@ pub struct Head {
     pub len: u32,
     crc: u32,
     /// What the frame ends with.
-    pub(super) tail: [u8; TAIL],
+    tail: [u8; TAIL],
 }
 
 impl Head {
@@ -71,6 +71,11 @@ impl Head {
             tail,
         };
         Ok(head)
+    }
+
+    /// Whether these are the last bytes of the frame, so that its writing did not end early.
+    pub fn is_ended_by(&self, tail: &[u8; TAIL]) -> bool {
+        *tail == self.tail
     }
 
     /// The bytes that the whole frame takes in its segment.

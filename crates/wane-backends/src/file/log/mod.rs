@@ -12,11 +12,13 @@
 //! | file | what |
 //! |---|---|
 //! | `frame` | the bytes that one sync makes durable |
-//! | `segment` | one file: its header, appending to it |
+//! | `header` | what one file begins with |
+//! | `segment` | one file: preparing it, appending to it |
 //! | `shelf` | the folder of segments |
 //! | `recovery` | reading a log back |
 
 pub mod frame;
+pub mod header;
 mod recovery;
 mod segment;
 mod shelf;

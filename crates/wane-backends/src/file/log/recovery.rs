@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use wane::store::Timestamp;
 
 use super::frame::{self, BLOCK, HEAD, Head, Logged, TAIL};
-use super::segment::{FIRST_FRAME, Header, LOG_VERSION};
+use super::header::{Header, LOG_VERSION};
+use super::segment::FIRST_FRAME;
 use super::shelf::{Named, Shelf, named, segment_name};
 use crate::file::disk::Storage;
 use crate::file::format::FormatError;
@@ -196,7 +197,7 @@ impl Reader {
         let end = self.at + head.size() as u64;
         let mut tail = [0; TAIL];
         self.storage.read(end - TAIL as u64, &mut tail)?;
-        if tail != head.tail {
+        if !head.is_ended_by(&tail) {
             return Ok(None);
         }
         self.buffer.resize(head.len as usize, 0);

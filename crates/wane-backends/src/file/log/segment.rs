@@ -1,10 +1,5 @@
 //! One file of the log: a header, then frames.
 //!
-//! ```text
-//! header   magic u64 | crc32 of the rest u32 | version u32 | store u64 | number u64 | size u64
-//!          | zeros up to 4 KiB
-//! ```
-//!
 //! The file has its full size, filled with zeros or with the frames of the segment that it was
 //! before: writing over blocks that exist needs no room and syncs in half the time of appending.
 
@@ -13,59 +8,16 @@ use std::io;
 use redb::StorageBackend;
 
 use super::frame::BLOCK;
+use super::header::{Header, LOG_VERSION};
 use super::shelf::{Shelf, draft_name, segment_name};
 use crate::file::disk::Storage;
-use crate::file::format::FormatError;
 use crate::file::lent_storage::is_lack_of_room;
 
 /// Where the first frame begins.
 pub(super) const FIRST_FRAME: u64 = BLOCK as u64;
 
-/// The version of the log's format. A newer one is refused.
-pub(super) const LOG_VERSION: u32 = 1;
-
-const MAGIC: [u8; 8] = *b"wane log";
-const HEADER: usize = 40;
-
 /// What is written at a time while a file is filled.
 const PIECE: usize = 1 << 20;
-
-/// What the header of a segment says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) version: u32,
-    /// The store that it belongs to.
-    pub(super) identity: u64,
-    pub(super) number: u64,
-    /// The bytes of the file, of which the header is part.
-    pub(super) size: u64,
-}
-
-impl Header {
-    fn encode(self) -> [u8; BLOCK] {
-        let mut bytes = [0; BLOCK];
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[12..16].copy_from_slice(&self.version.to_be_bytes());
-        bytes[16..24].copy_from_slice(&self.identity.to_be_bytes());
-        bytes[24..32].copy_from_slice(&self.number.to_be_bytes());
-        bytes[32..HEADER].copy_from_slice(&self.size.to_be_bytes());
-        let crc = crc32fast::hash(&bytes[12..]);
-        bytes[8..12].copy_from_slice(&crc.to_be_bytes());
-        bytes
-    }
-
-    pub(super) fn decode(bytes: &[u8; BLOCK]) -> Result<Self, FormatError> {
-        if bytes[..8] != MAGIC {
-            return Err(FormatError::Impossible("magic"));
-        }
-        if crc32fast::hash(&bytes[12..]).to_be_bytes() != bytes[8..12] {
-            return Err(FormatError::Checksum);
-        }
-        let number = |at: usize| bytes[at..].first_chunk().copied().map_or(0, u64::from_be_bytes);
-        let version = bytes[12..].first_chunk().copied().map_or(0, u32::from_be_bytes);
-        Ok(Self { version, identity: number(16), number: number(24), size: number(32) })
-    }
-}
 
 /// A segment that frames are written to.
 #[derive(Debug)]
@@ -153,28 +105,4 @@ fn fill(storage: &dyn StorageBackend, size: u64) -> io::Result<()> {
         let piece = zeros.len().min((size - offset) as usize);
         storage.write(offset, &zeros[..piece])
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SOUND: Header =
-        Header { version: LOG_VERSION, identity: 0xA1B2_C3D4, number: 9, size: 1 << 20 };
-
-    #[test]
-    fn a_header_is_read_as_it_was_written() {
-        assert_eq!(Header::decode(&SOUND.encode()), Ok(SOUND));
-        assert_eq!(&SOUND.encode()[..8], b"wane log");
-    }
-
-    #[test]
-    fn a_flipped_bit_anywhere_in_a_header_is_found() {
-        for bit in 0..8 * BLOCK {
-            let mut flipped = SOUND.encode();
-            flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(Header::decode(&flipped).is_err(), "bit {bit}");
-        }
-        assert!(Header::decode(&[0; BLOCK]).is_err());
-    }
 }
