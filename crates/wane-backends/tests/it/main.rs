@@ -26,6 +26,7 @@ mod kill;
 #[cfg(feature = "kms")]
 mod kms;
 mod late_groups;
+mod moving_ranges;
 mod opening;
 mod placing;
 mod power_cut;
