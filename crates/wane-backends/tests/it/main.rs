@@ -9,6 +9,7 @@ mod blobs;
 mod carried_over;
 #[cfg(feature = "cassandra")]
 mod cassandra;
+mod clock_steps;
 mod conformance;
 mod controls;
 mod cut_histories;
