@@ -50,5 +50,6 @@ mod second_process;
 mod services;
 #[cfg(all(feature = "redis", feature = "cassandra", feature = "dynamodb"))]
 mod shared_stores;
+mod sweep_debt;
 mod tidying;
 mod young;

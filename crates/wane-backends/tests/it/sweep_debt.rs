@@ -1,0 +1,100 @@
+//! Records of short lives at a high rate, for as long as one likes: what is due and has not been removed
+//! stays bounded, and so do the files. When nobody writes any more, all of it leaves.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use wane::clock::SystemClock;
+use wane::store::{Key, Life, Store, Ttl, Value, Write};
+use wane_backends::file::{FileSettings, FileStore};
+
+use crate::proof::count;
+
+const WRITERS: u64 = 4;
+const BATCH: u64 = 100;
+
+/// The longest life, in milliseconds. Most records reach the tree before they end.
+const LONGEST: u64 = 600;
+
+/// Memory for young records, what one takes of it at least, and what one takes in the tree at most.
+const YOUNG: usize = 7 << 20;
+const ROW: u64 = 300;
+const TREE_ROW: u64 = 512;
+
+/// What files take whatever is in them: the log, and a tree that is not worth making smaller.
+const FILES: u64 = 24 << 20;
+
+/// How often the store is looked at.
+const SAMPLE: Duration = Duration::from_millis(50);
+
+/// Writes records that end soon, each under a key of its own.
+async fn write(store: &FileStore, writer: u64, written: &AtomicU64, over: &AtomicBool) {
+    let value = Value::new(vec![7; 100]).unwrap();
+    let mut number = writer << 40;
+    while !over.load(Ordering::Relaxed) {
+        let row = |number: u64| {
+            let life = Ttl::from_millis(LONGEST / 2 + number % (LONGEST / 2)).unwrap();
+            // All over the tree, as random keys are.
+            let spread = number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+            let key = Key::new(b"debt", &spread).unwrap();
+            (key, Write::new(value.clone(), Life::For(life)))
+        };
+        store.put_batch((number..number + BATCH).map(row).collect()).await.unwrap();
+        number += BATCH;
+        written.fetch_add(BATCH, Ordering::Relaxed);
+    }
+}
+
+/// What was there at most, of records and of bytes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Most {
+    records: u64,
+    bytes: u64,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_due_and_not_removed_stays_bounded() {
+    let home = tempfile::tempdir().unwrap();
+    let clock = SystemClock::shared();
+    drop(FileStore::create(home.path(), SystemClock::shared()).unwrap());
+    let settings = FileSettings::default().with_few_young_bytes(YOUNG);
+    let store = FileStore::open_as(home.path(), settings, SystemClock::shared()).unwrap();
+    let (written, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in 0..WRITERS {
+        let (store, written, over) = (store.clone(), Arc::clone(&written), Arc::clone(&over));
+        writers.spawn(async move { write(&store, writer, &written, &over).await });
+    }
+    let seconds = count("WANE_TEST_SWEEP_SECONDS", 4);
+    let mut thirds = [Most::default(); 3];
+    let began = clock.monotonic();
+    let whole = Duration::from_secs(seconds);
+    while clock.monotonic() - began < whole {
+        clock.sleep(SAMPLE).await;
+        let third = ((clock.monotonic() - began).as_millis() * 3 / whole.as_millis()).min(2);
+        let most = &mut thirds[third as usize];
+        most.records = most.records.max(store.stored_records().await.unwrap());
+        most.bytes = most.bytes.max(store.size_on_disk().unwrap());
+    }
+    over.store(true, Ordering::Relaxed);
+    writers.join_all().await;
+    let written = written.load(Ordering::Relaxed);
+    eprintln!("{written} records in {seconds} s, at most, by thirds of the time: {thirds:?}");
+    // What lives, were it twice as fast as on average, and what is young. The rest is due.
+    let records = 2 * (written / seconds) * LONGEST / 1_000 + YOUNG as u64 / ROW;
+    let bytes = FILES + records * TREE_ROW;
+    for most in thirds {
+        assert!(most.records <= records, "{most:?}, of {records} records that there may be");
+        assert!(most.bytes <= bytes, "{most:?}, of {bytes} bytes that there may be");
+    }
+    for _ in 0..400 {
+        if store.stored_records().await.unwrap() == 0 {
+            return;
+        }
+        clock.sleep(SAMPLE).await;
+    }
+    panic!("{:?} records stay", store.stored_records().await);
+}
