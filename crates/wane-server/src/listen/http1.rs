@@ -32,6 +32,9 @@ use super::rewound::Rewound;
 /// How long nothing must have moved: longer than a busy client takes between two requests.
 const REST_AFTER: Duration = Duration::from_millis(20);
 
+/// What is read or written of a body at once, at most: whoever sends gigabytes fills it, others do not.
+const BODY_BYTES: usize = 64 * 1024;
+
 impl Connection {
     pub(super) async fn converse_in_http1(
         &mut self,
@@ -70,8 +73,10 @@ impl Connection {
         patience: &Patience,
     ) -> Result<(Rewound<I>, Option<(Exchange, AskedAgain)>), End> {
         let mut http1 = http1::Builder::new();
+        let header_bytes = self.host.limits.header_bytes;
         // hyper's own limit would also end connections between requests.
-        http1.header_read_timeout(None).max_buf_size(self.host.limits.header_bytes);
+        http1.header_read_timeout(None).max_header_size(header_bytes);
+        http1.max_buf_size(BODY_BYTES.max(header_bytes));
         http1.keep_alive(!self.is_finishing());
         let mut protocol = Box::new(http1.serve_connection(TokioIo::new(io), desk.clone()));
         let held = loop {
