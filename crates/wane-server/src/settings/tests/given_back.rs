@@ -23,6 +23,7 @@ fn printed_settings_given_back_are_the_same_settings() {
         "--idle-timeout-ms=13",
         "--handshake-timeout-ms=14",
         "--store-deadline-ms=15",
+        "--file-young-bytes=33554432",
         "--redis-url=redis://127.0.0.1:6379",
         "--cassandra-hosts=a,b:1",
         "--cassandra-keyspace=k_1",

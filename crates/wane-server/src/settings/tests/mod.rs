@@ -129,6 +129,7 @@ fn each_setting_comes_from_file_environment_and_flag() {
             ("redis_url" | "stream_redis_url", _) => "rediss://other:7",
             ("stream_redlock_urls", _) => "redis://a,redis://b,redis://c",
             ("log_filter", _) => "warn",
+            ("file_young_bytes", _) => "33554432",
             ("trusted_proxies", _) => "10.0.0.1",
             ("dev_users", _) => "alice:wonderland",
             ("user_code_letters", _) => "12",
