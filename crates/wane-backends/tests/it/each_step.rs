@@ -283,20 +283,24 @@ fn a_kill_and_a_power_cut_at_every_step_lose_nothing_and_revive_nothing() {
 /// tree is whole, the log is synced, no note tells, and it is the order alone that is wrong.
 #[test]
 fn a_segment_that_is_written_over_before_the_tree_is_durable_is_caught() {
+    /// The tree may have caught up with its next transaction before the cut, and then nothing is lost.
+    const ATTEMPTS: usize = 20;
     let killed = Killed::new();
-    for step in [HeaderWritten, HeaderSynced, SegmentNamed] {
-        for (disk, is_late) in [(FaultyDisk::seeded(1), false), (FaultyDisk::seeded(1), true)] {
-            let disk = if is_late { disk.with_a_late_tree() } else { disk };
-            let (home, mut caller) = killed.again();
-            disk.arm_at(FaultPoint { phase: "writing over", step }, 0);
-            play(&disk, home.path(), &mut caller);
-            assert!(disk.struck().is_some(), "no cut at {step:?}");
-            disk.lose_what_was_not_synced(home.path()).unwrap();
-            for note in ["acknowledged", "log/acknowledged"] {
-                std::fs::remove_file(home.path().join(note)).unwrap();
-            }
-            assert_eq!(is_wrong(home.path(), &caller), is_late, "{step:?}");
+    let ends_wrong = |step, disk: FaultyDisk| {
+        let (home, mut caller) = killed.again();
+        disk.arm_at(FaultPoint { phase: "writing over", step }, 0);
+        play(&disk, home.path(), &mut caller);
+        assert!(disk.struck().is_some(), "no cut at {step:?}");
+        disk.lose_what_was_not_synced(home.path()).unwrap();
+        for note in ["acknowledged", "log/acknowledged"] {
+            std::fs::remove_file(home.path().join(note)).unwrap();
         }
+        is_wrong(home.path(), &caller)
+    };
+    for step in [HeaderWritten, HeaderSynced, SegmentNamed] {
+        assert!(!ends_wrong(step, FaultyDisk::seeded(1)), "{step:?}");
+        let late = || FaultyDisk::seeded(1).with_a_late_tree();
+        assert!((0..ATTEMPTS).any(|_| ends_wrong(step, late())), "{step:?} was not caught");
     }
 }
 
