@@ -284,6 +284,26 @@ fn a_power_cut_while_the_file_is_compacted_is_survived() {
     assert!(struck.get() > 0, "no cut came while the file was compacted");
 }
 
+/// Puts and gets. Where the store is `dying`, until both are refused: a thread that panics is dead some
+/// moments later, and what is put up to then is put.
+async fn ask(store: &FileStore, dying: bool) -> Result<(), tokio::time::error::Elapsed> {
+    let key = ledger::store_key("crowd/after");
+    let refused = async {
+        loop {
+            let put = Write::new(ledger::value("crowd/after", 1), Life::Permanent);
+            let (put, get) = (store.put(&key, put).await, store.get(&key).await);
+            if !dying {
+                return;
+            }
+            if put.is_err() {
+                assert_unavailable(&put);
+                return assert_unavailable(&get);
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), refused).await
+}
+
 /// Whatever kills the writer, its callers learn of it.
 #[test]
 fn nobody_waits_for_a_writer_that_died() {
@@ -294,17 +314,8 @@ fn nobody_waits_for_a_writer_that_died() {
         let store = compacting(&bench, Fault::Panic);
         let died = bench.disk.struck().is_some();
         struck.set(struck.get() + u64::from(died));
-        let key = ledger::store_key("crowd/after");
-        let put = Write::new(ledger::value("crowd/after", 1), Life::Permanent);
-        let (put, get) = runtime().block_on(async {
-            let put = tokio::time::timeout(Duration::from_secs(5), store.put(&key, put)).await;
-            let get = tokio::time::timeout(Duration::from_secs(5), store.get(&key)).await;
-            (put.expect("a put is answered"), get.expect("a get is answered"))
-        });
-        if died {
-            assert_unavailable(&put);
-            assert_unavailable(&get);
-        }
+        let asked = runtime().block_on(ask(&store, died));
+        asked.expect("a put and a get are answered, and refused once the writer has died");
         drop(store);
         bench.check("a panic while compacting");
     });
