@@ -58,7 +58,8 @@ unit:
 all-tests:
 	$(CARGO) test --all-features --no-run
 	rm -f $(MATRIX)
-	WANE_TEST_MATRIX=$(MATRIX) scripts/servers run $(SERVERS) -- $(CARGO) test --all-features
+	WANE_TEST_MATRIX=$(MATRIX) scripts/servers run $(SERVERS) -- \
+		$(CARGO) test --all-features --no-fail-fast
 	scripts/matrix $(MATRIX)
 
 doc:
