@@ -33,7 +33,9 @@ struct Turns {
     clock: SharedClock,
     taken_in: Mutex<BTreeSet<ResourceId>>,
     given: Mutex<Vec<Given>>,
+    /// Whether the producer shall end, and whether it has: its last message may come after the first.
     is_over: AtomicBool,
+    all_sent: AtomicBool,
 }
 
 /// What one call came to.
@@ -55,8 +57,8 @@ fn heard(answer: Result<Pulled, PullStreamError>) -> Heard {
 impl Turns {
     /// Whether nothing more comes, and all that was taken in was delivered.
     fn are_read(&self) -> bool {
-        let is_over = self.is_over.load(Ordering::SeqCst);
-        is_over && self.taken_in.lock().is_subset(&self.delivered())
+        let all_sent = self.all_sent.load(Ordering::SeqCst);
+        all_sent && self.taken_in.lock().is_subset(&self.delivered())
     }
 
     fn delivered(&self) -> BTreeSet<ResourceId> {
@@ -76,6 +78,7 @@ impl Turns {
             }
             self.clock.sleep(Duration::from_millis(2)).await;
         }
+        self.all_sent.store(true, Ordering::SeqCst);
     }
 
     /// A reader of one region, which asks again where it is refused.
@@ -132,6 +135,7 @@ async fn turns(it: &Stage) {
         taken_in: Mutex::default(),
         given: Mutex::default(),
         is_over: AtomicBool::new(false),
+        all_sent: AtomicBool::new(false),
     });
     let mut tasks = JoinSet::new();
     tasks.spawn(Arc::clone(&world).produce(nodes.clone()));
