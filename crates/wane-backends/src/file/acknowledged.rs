@@ -9,32 +9,52 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::lent_storage::is_lack_of_room;
 
-/// The file with the number.
+/// The file with the number, there or not yet.
 #[derive(Debug)]
 pub(super) struct Acknowledged {
-    file: File,
+    path: PathBuf,
+    file: Option<File>,
     identity: u64,
 }
 
 impl Acknowledged {
-    /// Opens or creates the file, and returns the number that it holds for the store of this
-    /// identity, if it can be read.
+    /// The file at `path`, with the number that it holds for the store of this identity, if it can be
+    /// read. Nothing is written.
     pub(super) fn open(path: &Path, identity: u64) -> io::Result<(Self, Option<u64>)> {
-        let mut options = OpenOptions::new();
-        let mut file = options.read(true).write(true).create(true).truncate(false).open(path)?;
+        let path = path.to_path_buf();
+        let mut file = match OpenOptions::new().read(true).write(true).open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok((Self { path, file: None, identity }, None));
+            }
+            opened => opened?,
+        };
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        Ok((Self { file, identity }, decode(identity, &bytes)))
+        Ok((Self { path, file: Some(file), identity }, decode(identity, &bytes)))
     }
 
     /// Notes that callers are about to be told of this commit.
     pub(super) fn note(&mut self, commit: u64) -> io::Result<()> {
-        self.file.rewind()?;
-        self.file.write_all(&encode(self.identity, commit))
+        let noted = encode(self.identity, commit);
+        let file = self.file()?;
+        file.rewind()?;
+        file.write_all(&noted)
+    }
+
+    /// The file, after creating it where it is not there.
+    fn file(&mut self) -> io::Result<&mut File> {
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => {
+                let mut options = OpenOptions::new();
+                options.write(true).create(true).truncate(false).open(&self.path)?
+            }
+        };
+        Ok(self.file.insert(file))
     }
 
     /// The same where there is room. Where there is none, the file says too little, as it may.

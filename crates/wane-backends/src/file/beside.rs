@@ -5,7 +5,9 @@
 //! before; only those that are moved are written here. What is freed stays as it is until no
 //! snapshot shows it.
 
-use redb::{ReadTransaction, ReadableTable, Table, TableDefinition, WriteTransaction};
+use redb::{
+    ReadOnlyTable, ReadTransaction, ReadableTable, Table, TableDefinition, WriteTransaction,
+};
 use wane::store::{BoxError, Value};
 
 use super::format::{FormatError, Place, checksum, decode_large, encode_large};
@@ -110,21 +112,40 @@ impl<'txn> Beside<'txn> {
     }
 }
 
-/// Hands the place and the stored key of each large value to `visit`, in the order of the file.
-pub(super) fn each_large(
-    transaction: &ReadTransaction,
-    mut visit: impl FnMut(Place, &[u8]) -> Result<(), redb::Error>,
-) -> Result<(), redb::Error> {
-    let list = match transaction.open_table(LARGE_VALUES) {
-        Ok(list) => list,
-        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(()),
-        Err(error) => return Err(error.into()),
-    };
-    for row in list.iter()? {
-        let (offset, bytes) = row?;
-        let (place, key) = decode_large(offset.value(), bytes.value())
-            .map_err(|error| redb::Error::Corrupted(error.to_string()))?;
-        visit(place, key)?;
+/// The list of large values, as one read transaction shows it.
+pub(super) struct LargeList {
+    /// None where there was never one.
+    table: Option<ReadOnlyTable<u64, &'static [u8]>>,
+}
+
+impl LargeList {
+    pub(super) fn open(transaction: &ReadTransaction) -> Result<Self, redb::Error> {
+        match transaction.open_table(LARGE_VALUES) {
+            Ok(table) => Ok(Self { table: Some(table) }),
+            Err(redb::TableError::TableDoesNotExist(_)) => Ok(Self { table: None }),
+            Err(error) => Err(error.into()),
+        }
     }
-    Ok(())
+
+    /// Hands the place and the stored key of each value to `visit`, in the order of the file.
+    pub(super) fn each(
+        &self,
+        mut visit: impl FnMut(Place, &[u8]) -> Result<(), redb::Error>,
+    ) -> Result<(), redb::Error> {
+        let Some(table) = &self.table else { return Ok(()) };
+        for row in table.iter()? {
+            let (offset, bytes) = row?;
+            let (place, key) = decode_large(offset.value(), bytes.value())
+                .map_err(|error| redb::Error::Corrupted(error.to_string()))?;
+            visit(place, key)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the value of a stored key is listed at `place`.
+    pub(super) fn has(&self, key: &[u8], place: Place) -> Result<bool, redb::Error> {
+        let Some(table) = &self.table else { return Ok(false) };
+        let listed = table.get(place.offset)?;
+        Ok(listed.is_some_and(|bytes| bytes.value() == encode_large(key, place)))
+    }
 }

@@ -39,6 +39,7 @@ use super::reserve::Reserve;
 use super::space::Space;
 use super::tentative_storage::TentativeStorage;
 use super::values::ValuesFile;
+use super::verified::VerifiedFiles;
 use super::view::SharedSpace;
 use super::{Inner, room};
 use crate::OpenError;
@@ -67,6 +68,16 @@ pub(super) struct Opened {
     pub(super) engine: Engine,
     pub(super) found: Found,
     pub(super) storage: TentativeStorage<LentStorage>,
+}
+
+/// Files that were read and found to be as they were written. They still are what they were.
+#[derive(Debug)]
+struct Whole {
+    lender: Lender,
+    opened: Opened,
+    acknowledged: Acknowledged,
+    replayed: Replayed,
+    space: SharedSpace,
 }
 
 /// A store whose files were opened and found whole.
@@ -211,20 +222,11 @@ impl Directory {
 
     /// Opens the store that is here, on what `disk` makes of its files, and checks that it is whole.
     pub(super) fn open(&self, disk: &Arc<dyn Disk>) -> Result<OpenedStore, OpenError> {
-        let mut lender = self.lender(disk)?;
-        let space: SharedSpace = Arc::new(Mutex::new(Space::beside([])));
-        let opened = self.open_engine(&mut lender, Arc::clone(&space), 0)?;
+        let Whole { lender, opened, mut acknowledged, replayed, space } = self.look(disk)?;
         let found = opened.found;
-        let (mut acknowledged, last) = Acknowledged::open(&self.acknowledged(), found.identity)
-            .map_err(|error| self.io(error))?;
-        if let Some(last) = last.filter(|last| found.commit < *last) {
-            return Err(self.damaged(&format!(
-                "commit {last} was acknowledged, and the file ends at commit {}; if an older \
-                 file was put here on purpose, remove the file `acknowledged` beside it",
-                found.commit
-            )));
+        if found.format < LOG_FORMAT {
+            self.make_log()?;
         }
-        let replayed = self.replay(disk, &found, &lender)?;
         let listed = opened.engine.listed().map_err(|error| self.refused(error))?;
         *space.lock() = Space::beside(replayed.in_use(listed));
         let (mut engine, reserve) = self.accept(opened).map_err(|error| self.io(error))?;
@@ -238,6 +240,36 @@ impl Directory {
         let directory = self.clone();
         let file = OpenFile { directory, lender, acknowledged };
         Ok(OpenedStore { engine, found, file, reserve, replayed, space })
+    }
+
+    /// Checks the files of the store that is here, each by itself and against each other, and leaves
+    /// them as they are.
+    pub(super) fn verify(&self, disk: &Arc<dyn Disk>) -> Result<VerifiedFiles, OpenError> {
+        let Whole { opened, replayed, .. } = self.look(disk)?;
+        let tree = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| opened.engine.tally()))
+            .unwrap_or_else(|_| Err(redb::Error::Corrupted("a page cannot be read".into())))
+            .map_err(|error| self.refused(error))?;
+        Ok(VerifiedFiles { format: opened.found.format, tree, log: replayed.tally() })
+    }
+
+    /// Reads the files of the store that is here, and checks that each is as it was written. Nothing
+    /// is changed.
+    fn look(&self, disk: &Arc<dyn Disk>) -> Result<Whole, OpenError> {
+        let mut lender = self.lender(disk)?;
+        let space: SharedSpace = Arc::new(Mutex::new(Space::beside([])));
+        let opened = self.open_engine(&mut lender, Arc::clone(&space), 0)?;
+        let found = opened.found;
+        let (acknowledged, last) = Acknowledged::open(&self.acknowledged(), found.identity)
+            .map_err(|error| self.io(error))?;
+        if let Some(last) = last.filter(|last| found.commit < *last) {
+            return Err(self.damaged(&format!(
+                "commit {last} was acknowledged, and the file ends at commit {}; if an older \
+                 file was put here on purpose, remove the file `acknowledged` beside it",
+                found.commit
+            )));
+        }
+        let replayed = self.replay(disk, &found, &lender)?;
+        Ok(Whole { lender, opened, acknowledged, replayed, space })
     }
 
     /// The files of the store beside its log.
@@ -271,7 +303,9 @@ impl Directory {
     ) -> Result<Replayed, OpenError> {
         let folder = self.log();
         if found.format < LOG_FORMAT {
-            self.make_log()?;
+            if Folder::new(&folder).has_segments() {
+                return Err(self.without_tree());
+            }
         } else if !folder.is_dir() {
             let reason = "the log of this store is missing, and with it what had not reached the \
                           tree; put it back, or restore a backup"

@@ -24,6 +24,7 @@
 //! | `beside` | large values within a transaction of the tree |
 //! | `values` | large values, in a file beside the tree |
 //! | `space` | the room in that file |
+//! | `verified` | what files hold that were found sound |
 //! | `acknowledged` | the last of something that callers were told of |
 //! | `disk` | the file system, or what stands in for it |
 //! | `lent_storage` | the file, which outlives an engine that ran out of room |
@@ -56,6 +57,7 @@ mod slow_storage;
 mod space;
 mod tentative_storage;
 mod values;
+mod verified;
 mod view;
 mod writer;
 mod young;
@@ -86,6 +88,7 @@ use self::queue::{Job, KeyedChange};
 pub use self::settings::FileSettings;
 #[cfg(feature = "testing")]
 pub use self::slow_storage::{SlowDisk, SlowStorage};
+pub use self::verified::{VerifiedFiles, VerifiedLog, VerifiedTree};
 use self::view::{ActiveRows, Below, Group, Shared, View};
 use self::writer::Writer;
 use self::young::{Generation, Row as Young};
@@ -222,6 +225,22 @@ impl FileStore {
         let opened = move || Self::open_or_create_as(&directory, settings, clock);
         let opened = tokio::task::spawn_blocking(opened).await;
         opened.unwrap_or_else(|ended| Err(OpenError::Io { path, source: ended.into() }))
+    }
+
+    /// Checks the files of the closed store in `directory`, each by itself and against each other, and
+    /// says what they hold. They are left as they are, also where they are refused.
+    pub fn verify(directory: &Path) -> Result<VerifiedFiles, OpenError> {
+        let mut register = Register::lock();
+        let Ok(path) = directory.canonicalize() else {
+            return Err(OpenError::Absent { path: directory.to_path_buf() });
+        };
+        if let Some(open) = register.find(&path) {
+            // A handle that was found is dropped without the register, which closing a store takes.
+            drop(register);
+            drop(open);
+            return Err(OpenError::InUse { path });
+        }
+        Directory::new(&path).verify(&(Arc::new(FileSystem) as Arc<dyn Disk>))
     }
 
     /// Whether there is a store in `directory`, sound or not.

@@ -12,6 +12,7 @@ use super::format::{Entry, Place};
 use super::log::{Recovered, Segments, Shelf, Unread, recover};
 use super::space::Extent;
 use super::values::ValuesFile;
+use super::verified::VerifiedLog;
 use super::young::{Generation, Held, Row, newest};
 
 /// A log that was read back, and nothing of it changed.
@@ -74,6 +75,18 @@ impl Replayed {
     /// need.
     pub(super) fn note_last(&mut self) -> std::io::Result<()> {
         self.acknowledged.note_if_room(self.recovered.last)
+    }
+
+    /// What the log holds.
+    pub(super) fn tally(&self) -> VerifiedLog {
+        let segments = &self.recovered.segments;
+        let young = self.generations.iter().map(|young| young.range(Bound::Unbounded).count());
+        VerifiedLog {
+            segments: segments.len() as u64,
+            bytes: segments.iter().map(|segment| segment.size).sum(),
+            last_frame: self.recovered.last,
+            young: young.sum::<usize>() as u64,
+        }
     }
 
     /// Whether every large value that can still be read is as it was written.

@@ -52,4 +52,5 @@ mod services;
 mod shared_stores;
 mod sweep_debt;
 mod tidying;
+mod verifying;
 mod young;

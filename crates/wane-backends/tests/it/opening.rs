@@ -328,6 +328,8 @@ async fn an_older_store_is_upgraded_once() {
     transaction.commit().unwrap();
     drop(database);
     fs::remove_dir_all(directory.path().join("log")).unwrap();
+    assert_eq!(FileStore::verify(directory.path()).unwrap().format, 2, "and it is left so");
+    assert!(!directory.path().join("log").exists());
     for later in ["later", "and later"] {
         let store = FileStore::open(directory.path(), SystemClock::shared()).unwrap();
         assert_eq!(*store.get(&key("7")).await.unwrap().unwrap().value, *b"value");

@@ -13,6 +13,7 @@
 //! Whatever redb reports as failed ends the engine's life: another must be opened on the file.
 
 mod tables;
+mod tally;
 
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,7 +27,7 @@ use redb::{
 use wane::store::{BoxError, Record, StoreError, Timestamp};
 
 use self::tables::Tables;
-use super::beside::{Beside, Moved, each_large};
+use super::beside::{Beside, LargeList, Moved};
 use super::format::{self, Entry, LOG_FORMAT, decode_due};
 use super::lent_storage::LentValues;
 use super::page_cache;
@@ -192,7 +193,7 @@ impl Engine {
     /// What the tree lists in the file of large values, in the order of the file.
     pub(super) fn listed(&self) -> Result<Vec<Extent>, redb::Error> {
         let mut listed = Vec::new();
-        each_large(&self.database.begin_read()?, |place, _| {
+        LargeList::open(&self.database.begin_read()?)?.each(|place, _| {
             listed.push(Extent::around(place.offset, place.len));
             Ok(())
         })?;
@@ -207,7 +208,7 @@ impl Engine {
     /// Checks every large value against its checksum. `false` means that one is damaged.
     pub(super) fn verify_values(&self) -> Result<bool, redb::Error> {
         let mut is_sound = true;
-        each_large(&self.database.begin_read()?, |place, key| {
+        LargeList::open(&self.database.begin_read()?)?.each(|place, key| {
             is_sound = is_sound && self.values.read(key, place)?.is_ok();
             Ok(())
         })?;

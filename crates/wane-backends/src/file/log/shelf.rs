@@ -85,12 +85,12 @@ pub(in crate::file) struct Folder {
 }
 
 impl Folder {
-    /// The folder at `path`, which exists.
+    /// The folder at `path`. One that does not exist is empty.
     pub(in crate::file) fn new(path: &Path) -> Self {
         Self { path: path.to_path_buf() }
     }
 
-    /// Whether there are segments in it. Where it is not there, there are none.
+    /// Whether there are segments in it.
     pub(in crate::file) fn has_segments(&self) -> bool {
         let is_segment = |name: &String| matches!(named(name), Named::Segment(_));
         self.names().is_ok_and(|names| names.iter().any(is_segment))
@@ -106,7 +106,11 @@ impl Folder {
 
 impl Shelf for Folder {
     fn names(&self) -> io::Result<Vec<String>> {
-        let names = fs::read_dir(&self.path)?.map(|entry| Ok(entry?.file_name()));
+        let entries = match fs::read_dir(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let names = entries.map(|entry| Ok(entry?.file_name()));
         let names = names.collect::<io::Result<Vec<_>>>()?.into_iter();
         Ok(names.map(|name| name.to_string_lossy().into_owned()).collect())
     }

@@ -91,8 +91,12 @@ pub(crate) fn copied(directory: &Path) -> TempDir {
     copy
 }
 
-/// Opens the store as the next process would, and checks it against the verifier's notes.
+/// Opens the store as the next process would, and checks it against the verifier's notes. Its files
+/// must agree with each other before.
 pub(crate) fn check_reopened(directory: &Path, verifier: &mut Verifier) {
+    if FileStore::exists(directory) {
+        FileStore::verify(directory).expect("the files agree");
+    }
     let clock = SystemClock::shared();
     let store = FileStore::open_or_create(directory, Arc::clone(&clock)).expect("the store opens");
     runtime().block_on(verifier.check(&store, &clock));

@@ -20,7 +20,7 @@ mod tests;
 
 pub(crate) use draft_store::DraftStore;
 pub(crate) use part_file::PartFile;
-pub use report::{BackupReport, RestoreReport, Summary, VerifyReport};
+pub use report::{BackupReport, Files, RestoreReport, Summary, VerifyReport};
 
 use std::fs::File;
 use std::io::Write;
@@ -263,12 +263,14 @@ pub async fn run_verify(
 ) -> Result<VerifyReport, BackupCommandError> {
     let now = clock.now();
     if let Some(directory) = &args.data {
+        // Before it is opened, which brings what was logged into the tree.
+        let files = FileStore::verify(directory)?;
         let failed = BackupCommandError::backup(directory);
         let store = FileStore::open(directory, Arc::clone(clock))?;
         let mut backup = Backup::begin(store, &**clock, "file").await.map_err(&failed)?;
         let meter = Meter::of_records("verify", None);
         let summary = verify(&mut backup, now, |progress| meter.show(progress)).await;
-        return Ok(VerifyReport::new(directory, summary.map_err(&failed)?));
+        return Ok(VerifyReport::of_store(directory, files, summary.map_err(&failed)?));
     }
     let path = args.file.as_deref().unwrap_or(Path::new(STDIN));
     let summary = if path == Path::new(STDIN) {
@@ -280,7 +282,7 @@ pub async fn run_verify(
         let listen = |progress| meter.show(progress);
         verify(&mut ReadChunks::new(file), now, listen).await
     };
-    Ok(VerifyReport::new(path, summary.map_err(BackupCommandError::backup(path))?))
+    Ok(VerifyReport::of_backup(path, summary.map_err(BackupCommandError::backup(path))?))
 }
 
 /// Opens a file to read, and a meter over its length.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 use wane::services::backup::{self, Restored};
+use wane_backends::file::VerifiedFiles;
 
 /// What a backup holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -79,20 +80,84 @@ impl fmt::Display for BackupReport {
 pub struct VerifyReport {
     /// The file or directory that was read.
     pub verified: PathBuf,
+    /// What the files of a store hold, as they were found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<Files>,
     /// What it holds; of a store, as a backup made now would.
     #[serde(flatten)]
     pub summary: Summary,
 }
 
+/// What the files of a store hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Files {
+    /// The format that they are in.
+    pub format: u64,
+    /// The last commit of the tree.
+    pub commit: u64,
+    /// Records in the tree, with those that have expired and were not removed yet.
+    pub tree_records: u64,
+    /// Values in a file of their own.
+    pub large_values: u64,
+    /// Their bytes.
+    pub large_bytes: u64,
+    /// Segments of the log.
+    pub segments: u64,
+    /// Their bytes.
+    pub log_bytes: u64,
+    /// Keys whose last change had not reached the tree.
+    pub young: u64,
+}
+
+impl From<VerifiedFiles> for Files {
+    fn from(VerifiedFiles { format, tree, log }: VerifiedFiles) -> Self {
+        Self {
+            format,
+            commit: tree.commit,
+            tree_records: tree.records,
+            large_values: tree.large_values,
+            large_bytes: tree.large_bytes,
+            segments: log.segments,
+            log_bytes: log.bytes,
+            young: log.young,
+        }
+    }
+}
+
+impl fmt::Display for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { format, commit, .. } = self;
+        writeln!(f, "files      format {format}, commit {commit}")?;
+        let (records, values) = (HumanCount(self.tree_records), HumanCount(self.large_values));
+        let bytes = HumanBytes(self.large_bytes);
+        writeln!(f, "tree       {records} records, {values} large values of {bytes}")?;
+        let (young, bytes) = (HumanCount(self.young), HumanBytes(self.log_bytes));
+        write!(f, "log        {young} keys not yet in the tree, segments of {bytes}")
+    }
+}
+
 impl VerifyReport {
-    pub(super) fn new(verified: &Path, summary: backup::Summary) -> Self {
-        Self { verified: verified.to_path_buf(), summary: summary.into() }
+    pub(super) fn of_backup(file: &Path, summary: backup::Summary) -> Self {
+        Self { verified: file.to_path_buf(), files: None, summary: summary.into() }
+    }
+
+    pub(super) fn of_store(
+        directory: &Path,
+        files: VerifiedFiles,
+        summary: backup::Summary,
+    ) -> Self {
+        Self { files: Some(files.into()), ..Self::of_backup(directory, summary) }
     }
 }
 
 impl fmt::Display for VerifyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is sound\n{}", self.verified.display(), self.summary)
+        writeln!(f, "{} is sound", self.verified.display())?;
+        if let Some(files) = &self.files {
+            writeln!(f, "{files}")?;
+        }
+        write!(f, "{}", self.summary)
     }
 }
 

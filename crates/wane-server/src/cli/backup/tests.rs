@@ -319,7 +319,11 @@ async fn a_file_and_the_store_it_came_from_verify_alike() {
     let of_store = run_verify(&data, &fixture.clock).await.unwrap();
     assert!(of_file.to_string().contains("a.wane is sound\n"), "{of_file}");
     let created_at = of_file.summary.created_at;
+    let files = of_store.files.expect("what its files hold");
+    assert_eq!((files.tree_records, files.young), (40, 0));
+    assert!(of_store.to_string().contains("\ntree       40 records, 0 large"), "{of_store}");
     assert_eq!(Summary { created_at, ..of_store.summary }, of_file.summary);
+    assert_eq!(of_file.files, None);
 }
 
 /// The lock is taken through another handle of the file, as another process would.
