@@ -22,6 +22,7 @@ mod gzip;
 pub mod http;
 pub mod listen;
 pub mod qr;
+mod ready_file;
 pub mod serve;
 pub mod settings;
 pub mod shutdown;

@@ -4,20 +4,20 @@
 //! taken, remove what broken uploads left, close the store. A request
 //! that was let in is answered, within the time that draining may take.
 
-use std::fs;
 use std::io::{self, Write as _};
 use std::path::{self, Path};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use wane::clock::{SharedClock, SystemClock};
+use wane::clock::{Clock, SharedClock, SystemClock};
 use wane_backends::OpenError;
 
 use crate::archiver;
 use crate::first_start::{FirstStartError, make_keys};
 use crate::http::{admin_routes, main_routes, router};
 use crate::listen::{ListenError, ListenLimits, Listener, TlsFiles};
+use crate::ready_file::ReadyFile;
 use crate::settings::Settings;
 use crate::shutdown::asked_to_stop;
 use crate::snapshots::{self, SnapshotPlan};
@@ -76,7 +76,8 @@ struct Ready {
 /// Runs the server until the process is asked to stop.
 pub async fn serve(settings: &Settings, ready_file: Option<&Path>) -> Result<(), ServeError> {
     let clock = SystemClock::shared();
-    forget_earlier(ready_file)?;
+    let prepare = |path| ReadyFile::prepare(path).map_err(|error| unready(path, error));
+    let ready_file = ready_file.map(prepare).transpose()?;
     let services = open(settings, &clock).await?;
     make_keys(&services, &settings.data).await?;
     let (limits, tls) = (limits(settings), tls(settings));
@@ -106,12 +107,18 @@ pub async fn serve(settings: &Settings, ready_file: Option<&Path>) -> Result<(),
     let serving =
         async { tokio::join!(main.serve(main_router, wait()), admin.serve(admin_router, wait())) };
     let stopping = async {
-        announce(settings, &ready, ready_file)?;
-        let stopped = asked_to_stop().await;
+        let stopped = tokio::select! {
+            error = stay_announced(settings, &ready, ready_file.as_ref(), &*services.clock) => {
+                Err(error)
+            }
+            asked = asked_to_stop() => {
+                asked.map_err(|source| ServeError::Io { what: "wait for signals".into(), source })
+            }
+        };
         tracing::info!("stopping: no new connections, finishing what is under way");
         closing.begin();
         services.pull_stream.end_holds();
-        stopped.map_err(|source| ServeError::Io { what: "wait for signals".into(), source })
+        stopped
     };
     let ((main_drained, admin_drained), stopped, ()) = tokio::join!(serving, stopping, archiving);
     if let Some(snapshots) = snapshots {
@@ -173,30 +180,29 @@ async fn open(settings: &Settings, clock: &SharedClock) -> Result<Services, Serv
     }
 }
 
-/// Removes the ready file of an earlier process, which says nothing of this one.
-fn forget_earlier(ready_file: Option<&Path>) -> Result<(), ServeError> {
-    let Some(file) = ready_file else { return Ok(()) };
-    match fs::remove_file(file) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => {
-            let what = format!("remove the earlier ready file {}", file.display());
-            Err(ServeError::Io { what, source })
-        }
-        _ => Ok(()),
-    }
+fn unready(path: &Path, source: io::Error) -> ServeError {
+    ServeError::Io { what: format!("write the ready file {}", path.display()), source }
 }
 
-/// Tells people and programs that every port answers.
-fn announce(settings: &Settings, ready: &Ready, file: Option<&Path>) -> Result<(), ServeError> {
-    print_greeting(settings, ready)
-        .map_err(|source| ServeError::Io { what: "print the greeting".into(), source })?;
-    let Some(file) = file else { return Ok(()) };
-    let written = || {
-        let draft = file.with_added_extension("draft");
-        fs::write(&draft, serde_json::to_vec(ready)?)?;
-        fs::rename(draft, file)
+/// Tells people and programs that every port answers, and returns only if that cannot be told.
+async fn stay_announced(
+    settings: &Settings,
+    ready: &Ready,
+    file: Option<&ReadyFile>,
+    clock: &dyn Clock,
+) -> ServeError {
+    if let Err(error) = print_greeting(settings, ready) {
+        tracing::warn!(%error, "the greeting cannot be printed");
+    }
+    let Some(file) = file else { return std::future::pending().await };
+    let written = match serde_json::to_vec(ready) {
+        Ok(bytes) => file.write(&bytes, clock).await,
+        Err(error) => Err(error.into()),
     };
-    let what = format!("write the ready file {}", file.display());
-    written().map_err(|source| ServeError::Io { what, source })
+    match written {
+        Ok(()) => std::future::pending().await,
+        Err(error) => unready(file.path(), error),
+    }
 }
 
 /// Lines that can be pasted as they are.
