@@ -431,6 +431,8 @@ impl Checkpointer {
         self.trim_values()?;
         // Making the file smaller needs room too: not again for little.
         self.compaction.size = self.shared.tree_size()?;
+        // What is kept to be written over is of more use to the tree.
+        self.shared.segments.remove_superfluous();
         self.room.ran_out(self.shared.clock.monotonic());
         self.shared.lacks_room.store(true, Ordering::SeqCst);
         Ok((last, snapshot))
