@@ -7,13 +7,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::connection::Connection;
-use crate::server::{Answer, Server, eventually};
+use crate::server::{Answer, Server, eventually, wane};
 use crate::{loading, stopwatch, wait};
 
 const TTL: &str = "/api/v2/apps/demo/app/ttl";
@@ -21,7 +21,11 @@ const TTL: &str = "/api/v2/apps/demo/app/ttl";
 /// What the test takes first and gives back.
 const BALLAST: usize = 6 << 20;
 
-/// A disk of 24 MiB.
+/// Names of what is taken. Each is given back once: what is free at some later moment, and whether it
+/// can be taken again, is up to the store.
+const BALLASTS: [&str; 2] = ["ballast-1", "ballast-2"];
+
+/// A disk of 32 MiB.
 struct SmallDisk {
     root: TempDir,
 }
@@ -30,7 +34,7 @@ impl SmallDisk {
     fn mounted() -> Result<Self, String> {
         let root = tempfile::tempdir().unwrap();
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=24m", "tmpfs"]).arg(root.path());
+        mount.args(["-t", "tmpfs", "-o", "size=32m", "tmpfs"]).arg(root.path());
         let output = mount.output().map_err(|error| format!("{mount:?}: {error}"))?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         if output.status.success() { Ok(Self { root }) } else { Err(format!("{mount:?}: {said}")) }
@@ -40,13 +44,18 @@ impl SmallDisk {
         self.root.path().join("data")
     }
 
-    /// Takes the ballast, or as much of it as there is.
-    fn take_ballast(&self) {
-        drop(fs::write(self.root.path().join("ballast"), vec![7; BALLAST]));
+    fn take(&self, ballast: &str) {
+        fs::write(self.root.path().join(ballast), vec![7; BALLAST]).unwrap();
     }
 
-    fn give_ballast_back(&self) {
-        fs::remove_file(self.root.path().join("ballast")).unwrap();
+    /// Takes all that is left.
+    fn take_rest(&self, ballast: &str) {
+        let mut file = fs::File::create(self.root.path().join(ballast)).unwrap();
+        while std::io::Write::write_all(&mut file, &[7; 4_096]).is_ok() {}
+    }
+
+    fn give_back(&self, ballast: &str) {
+        fs::remove_file(self.root.path().join(ballast)).unwrap();
     }
 }
 
@@ -146,17 +155,17 @@ const LONG: u64 = 900_000;
 fn a_full_disk_refuses_writes_serves_reads_and_passes_when_room_returns() {
     let _machine = loading();
     let Some(disk) = small_disk() else { return };
+    BALLASTS.iter().for_each(|ballast| disk.take(ballast));
     let server = Server::start(&disk.data(), &[]);
     let mut caller = Caller::new(&server);
-    for round in 1..=2 {
-        disk.take_ballast();
+    for (round, ballast) in BALLASTS.iter().enumerate() {
         caller.fill(LONG);
         caller.check();
         for path in ["/livez", "/readyz"] {
             assert_eq!(caller.ask("GET", path, "").status, 200, "reads go on");
         }
         let (kept, refused) = (caller.kept.len(), caller.refused.len());
-        disk.give_ballast_back();
+        disk.give_back(ballast);
         let took = stopwatch();
         assert!(eventually(|| caller.insert(60_000, LONG)), "it does not pass: {}", server.log());
         eprintln!(
@@ -195,7 +204,7 @@ fn a_disk_that_is_full_of_what_expires_passes_by_itself() {
 fn callers_at_once_on_a_full_disk_are_told_the_truth() {
     let _machine = loading();
     let Some(disk) = small_disk() else { return };
-    disk.take_ballast();
+    disk.take(BALLASTS[0]);
     let server = Server::start(&disk.data(), &[]);
     let work = |number: usize| {
         let mut caller = Caller { next: number * 1_000_000, ..Caller::new(&server) };
@@ -210,7 +219,7 @@ fn callers_at_once_on_a_full_disk_are_told_the_truth() {
     };
     let callers: Vec<_> = (0..8).map(work).collect();
     wait(Duration::from_millis(2_000));
-    disk.give_ballast_back();
+    disk.give_back(BALLASTS[0]);
     let callers: Vec<_> = callers.into_iter().map(|caller| caller.join().unwrap()).collect();
     assert_eq!(server.stop(), Some(0));
     let server = Server::start(&disk.data(), &[]);
@@ -225,14 +234,36 @@ fn callers_at_once_on_a_full_disk_are_told_the_truth() {
 fn a_server_on_a_full_disk_stops_in_order_and_starts_again() {
     let _machine = loading();
     let Some(disk) = small_disk() else { return };
-    disk.take_ballast();
+    disk.take(BALLASTS[0]);
     let server = Server::start(&disk.data(), &[]);
     let mut caller = Caller::new(&server);
     caller.fill(LONG);
     assert_eq!(server.stop(), Some(0));
-    disk.give_ballast_back();
+    disk.give_back(BALLASTS[0]);
     let server = Server::start(&disk.data(), &[]);
     caller.connection = Connection::open(&server);
     caller.check();
     assert!(caller.insert(60_000, LONG));
+}
+
+/// Whoever waits for the ready file waits as long as there is no room for it, and no longer.
+#[test]
+fn a_ready_file_comes_once_there_is_room_for_it() {
+    let _machine = loading();
+    let Some(disk) = small_disk() else { return };
+    disk.take_rest("rest");
+    let (home, ready) = (tempfile::tempdir().unwrap(), disk.root.path().join("ready.json"));
+    let mut command = wane();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
+    command.arg("--data").arg(home.path()).arg("--ready-file").arg(&ready);
+    let mut server = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    assert!(eventually(|| home.path().join("demo.key").exists()), "the server did not start");
+    wait(Duration::from_millis(1_500));
+    let runs = server.try_wait().unwrap().is_none();
+    let is_early = ready.exists();
+    disk.give_back("rest");
+    let is_told = eventually(|| ready.exists());
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(runs && !is_early && is_told, "runs {runs}, early {is_early}, told {is_told}");
 }
