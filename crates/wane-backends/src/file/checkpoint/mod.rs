@@ -72,8 +72,10 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 const COMPACT_ABOVE: u64 = 8 << 20;
 const SMALL_FILE: u64 = 1 << 20;
 
-/// Compaction copies what is left, and callers wait for it: no more than this is worth it.
-const COMPACT_AT_MOST: u64 = 64 << 20;
+/// Compaction copies what is left, and readers wait for it: no more than this is worth it. Large values
+/// are moved a few at a time, and nobody waits.
+const COMPACT_AT_MOST: u64 = 16 << 20;
+const PACK_AT_MOST: u64 = 64 << 20;
 
 /// How many times the size of its records a file may have. An ordinary B-tree takes about twice.
 const COMPACT_FROM: u64 = 3;
@@ -474,7 +476,7 @@ impl Checkpointer {
     /// engine has failed.
     fn pack_if_worthwhile(&mut self) -> bool {
         let (used, end) = self.engine.values_extent();
-        if self.is_worthwhile(end, used) {
+        if used < PACK_AT_MOST && self.is_worthwhile(end, used) {
             let pack = Chores { sweep: 0, pack: PACK_IDLE };
             match self.commit(Batch::default(), pack, None) {
                 Ok(applied) if applied.packed == 0 => {}
@@ -500,7 +502,6 @@ impl Checkpointer {
     fn is_worthwhile(&self, size: u64, left: u64) -> bool {
         size > SMALL_FILE
             && size > COMPACT_FROM * left
-            && left < COMPACT_AT_MOST
             && self.shared.file_size().is_ok_and(|all| all > COMPACT_ABOVE)
     }
 
@@ -508,7 +509,8 @@ impl Checkpointer {
         self.compaction.due = false;
         let left = self.engine.stored_bytes();
         let size = self.shared.tree_size()?;
-        if !self.is_worthwhile(size, left) || size <= self.compaction.size * 3 / 2 {
+        let is_worthwhile = left < COMPACT_AT_MOST && self.is_worthwhile(size, left);
+        if !is_worthwhile || size <= self.compaction.size * 3 / 2 {
             return Ok(());
         }
         let shared = Arc::clone(&self.shared);
