@@ -96,9 +96,9 @@ impl View {
         let mut young = Merge::new(&active.rows, &self.below.sealed, start);
         let mut walker = Walker { view: self, visit, end: active.end(), ended: None };
         self.below.tree.walk(start, |key, stored| {
-            while let Some((next, row)) = young.next_up_to(key) {
+            while let Some(((next, row), order)) = young.next_up_to(key) {
                 let walk = walker.step(next, row.held.as_ref())?;
-                if matches!(walk, Walk::Stop) || **next == *key {
+                if matches!(walk, Walk::Stop) || order.is_eq() {
                     return Ok(walk);
                 }
             }

@@ -41,10 +41,14 @@ impl<'a> Merge<'a> {
         Self { sources: sources.filter_map(Source::new).collect(), least: None }
     }
 
-    /// The next row, if its key comes before `key` or is the same.
-    pub(in crate::file) fn next_up_to(&mut self, key: &[u8]) -> Option<Next<'a>> {
+    /// The next row, if its key comes before `key` or is the same, and which of both.
+    pub(in crate::file) fn next_up_to(&mut self, key: &[u8]) -> Option<(Next<'a>, Ordering)> {
         let least = self.least()?;
-        if **self.sources[least].head.0 <= *key { self.take(least) } else { None }
+        let order = (**self.sources[least].head.0).cmp(key);
+        if order.is_gt() {
+            return None;
+        }
+        Some((self.take(least)?, order))
     }
 
     /// The source whose row comes next. What it knows of a key goes before what older ones do.
