@@ -246,9 +246,7 @@ impl Directory {
     /// them as they are.
     pub(super) fn verify(&self, disk: &Arc<dyn Disk>) -> Result<VerifiedFiles, OpenError> {
         let Whole { opened, replayed, .. } = self.look(disk)?;
-        let tree = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| opened.engine.tally()))
-            .unwrap_or_else(|_| Err(redb::Error::Corrupted("a page cannot be read".into())))
-            .map_err(|error| self.refused(error))?;
+        let tree = shielded(|| opened.engine.tally()).map_err(|error| self.refused(error))?;
         Ok(VerifiedFiles { format: opened.found.format, tree, log: replayed.tally() })
     }
 
@@ -368,7 +366,7 @@ impl Directory {
     ) -> Result<Opened, OpenError> {
         let (storage, values) = lender.lend();
         let storage = TentativeStorage::new(storage);
-        let opened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let opened = shielded(|| {
             let checked = CheckedStorage::new(storage.clone());
             let (mut engine, found) = Engine::open(checked, values, space, generation)?;
             // After a crash redb has walked the whole file already.
@@ -376,10 +374,8 @@ impl Directory {
             // One that takes the place of another finds values that were verified or written since.
             let has_values = generation > 0 || engine.verify_values()?;
             Ok((engine, found, sound, has_values))
-        }));
-        let (engine, found, sound, has_values) = opened
-            .unwrap_or_else(|_| Err(redb::Error::Corrupted("a page cannot be read".into())))
-            .map_err(|error| self.refused(error))?;
+        });
+        let (engine, found, sound, has_values) = opened.map_err(|error| self.refused(error))?;
         if !sound {
             return Err(self.damaged("a page does not match its checksum"));
         }
@@ -427,6 +423,12 @@ impl Directory {
     fn io(&self, source: impl Into<BoxError>) -> OpenError {
         OpenError::Io { path: self.path.clone(), source: source.into() }
     }
+}
+
+/// Reads a file that nobody has verified yet: redb panics at pages that make no sense to it.
+fn shielded<T>(read: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, redb::Error> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(read))
+        .unwrap_or_else(|_| Err(redb::Error::Corrupted("a page cannot be read".into())))
 }
 
 /// The version that redb found where it is beyond what redb knows, which it only says in words.
