@@ -10,6 +10,7 @@
 //! | `directory` | create, open, verify, share within the process |
 //! | `settings` | what can be set |
 //! | `queue` | jobs on their way to the writer, taken in groups |
+//! | `waiting` | callers that wait for their answers, asleep or awake |
 //! | `writer` | deciding a group, logging it, answering |
 //! | `log` | the log: frames in segments |
 //! | `replay` | what the log holds when a store is opened |
@@ -59,6 +60,7 @@ mod tentative_storage;
 mod values;
 mod verified;
 mod view;
+mod waiting;
 mod writer;
 mod young;
 
@@ -285,7 +287,7 @@ impl FileStore {
         if shared.queue.push(Job { changes, reply }).is_err() {
             return Err(shared.failure());
         }
-        answers.await.unwrap_or_else(|_| {
+        shared.waiting.answered(answers, &shared.clock).await.unwrap_or_else(|| {
             let source = "the writer stopped before it answered".into();
             Err(StoreError::Unknown { backend: "file", source })
         })

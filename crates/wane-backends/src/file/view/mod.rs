@@ -30,6 +30,7 @@ use super::queue::{KeyedChange, Lookup, Queue};
 use super::reserve::Reserve;
 use super::space::{Extent, Space};
 use super::values::ValuesFile;
+use super::waiting::Waiting;
 use super::young::{Generation, Row, StoredKey, newest};
 
 /// The room in the file of large values. The writer takes from it, the tree gives back.
@@ -40,6 +41,7 @@ pub(super) type SharedSpace = Arc<Mutex<Space<Below>>>;
 pub(super) struct Shared {
     pub(super) clock: SharedClock,
     pub(super) queue: Queue,
+    pub(super) waiting: Waiting,
     pub(super) segments: Arc<Segments>,
     pub(super) space: SharedSpace,
     pub(super) values: Arc<ValuesFile>,
@@ -160,6 +162,7 @@ impl Shared {
         Self {
             clock,
             queue: Queue::default(),
+            waiting: Waiting::default(),
             segments,
             space,
             values,

@@ -42,6 +42,11 @@ impl Pace {
         self.sync = if self.sync.is_zero() { took } else { (7 * self.sync + took) / 8 };
     }
 
+    /// What a sync takes.
+    pub(super) fn sync(&self) -> Duration {
+        self.sync
+    }
+
     /// How many callers the next group is worth waiting for, after one of so many.
     pub(super) fn gathers(&self, last_group: usize) -> usize {
         if self.sync >= SLOW_SYNC { last_group } else { 0 }
