@@ -214,6 +214,7 @@ pub(super) fn partition_prefix(partition: &[u8]) -> Vec<u8> {
 }
 
 /// The key stored as `bytes`.
+#[inline]
 pub fn decode_key(bytes: &[u8]) -> Result<Key, FormatError> {
     let (len, rest) = bytes.split_first_chunk().ok_or(FormatError::Short)?;
     let len = usize::from(u16::from_be_bytes(*len));

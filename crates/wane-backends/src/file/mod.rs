@@ -509,7 +509,7 @@ fn page(
     let mut fill = PageFill::new(limit);
     let mut rest = None;
     let mut walked = 0;
-    let cut = view.walk(Bound::Included(&start), active, |stored, record| {
+    let cut = view.walk(Bound::Included(&start), active, |stored, live| {
         let Some(clustering) = stored.strip_prefix(prefix) else { return Ok(Walk::Stop) };
         if !range.contains(clustering) {
             return Ok(Walk::Stop);
@@ -519,8 +519,8 @@ fn page(
             rest = Some(range.starting_at(clustering.to_vec()));
             return Ok(Walk::Stop);
         }
-        if let Some(record) = record {
-            fill.push(stored_key(stored)?, record);
+        if let Some(held) = live {
+            fill.push(stored_key(stored)?, view.record(stored, held)?);
         }
         Ok(Walk::On)
     })?;
@@ -540,13 +540,13 @@ fn scan_page(
     let mut last = None;
     let mut walked = 0;
     // No stored key is empty, so the first page leaves nothing out.
-    view.walk(Bound::Excluded(after), &ActiveRows::none(), |stored, record| {
+    view.walk(Bound::Excluded(after), &ActiveRows::none(), |stored, live| {
         if fill.is_full() || walked >= PAGE_WALK {
             return Ok(Walk::Stop);
         }
         walked += 1;
-        if let Some(record) = record {
-            fill.push(stored_key(stored)?, record);
+        if let Some(held) = live {
+            fill.push(stored_key(stored)?, view.record(stored, held)?);
         }
         last = Some(stored.to_vec());
         Ok(Walk::On)
@@ -555,6 +555,7 @@ fn scan_page(
     Ok((fill.into_rows(), last.filter(|_| !ended)))
 }
 
+#[inline]
 fn stored_key(stored: &[u8]) -> Result<Key, ReadError> {
     decode_key(stored).map_err(|error| ReadError::Engine(error.into()))
 }

@@ -17,6 +17,7 @@ pub(super) enum InlineBytes<const N: usize> {
 
 impl<const N: usize> InlineBytes<N> {
     /// The two parts, joined.
+    #[inline]
     pub(super) fn join(front: &[u8], back: &[u8]) -> Self {
         Self::join_three(front, &[], back)
     }

@@ -89,6 +89,7 @@ impl Key {
 
     /// Joins parts as a backend holds them: the partition may have up to
     /// [`MAX_STORED_PARTITION`] bytes. For backends that read keys back; callers use [`Key::new`].
+    #[inline]
     pub fn stored(partition: &[u8], clustering: &[u8]) -> Result<Self, StoreError> {
         check_partition(partition, MAX_STORED_PARTITION)?;
         check_clustering("clustering", clustering)?;
@@ -96,6 +97,7 @@ impl Key {
     }
 
     /// Joins parts that were a key before.
+    #[inline]
     pub(super) fn join(partition: &[u8], clustering: &[u8]) -> Self {
         // Within MAX_STORED_PARTITION, so the length fits.
         let partition_len = partition.len() as u16;
@@ -266,11 +268,13 @@ impl ClusteringRange {
     }
 
     /// Whether `clustering` lies in the range.
+    #[inline]
     pub fn contains(&self, clustering: &[u8]) -> bool {
         clustering >= self.start() && self.end().is_none_or(|end| clustering < end)
     }
 }
 
+#[inline]
 fn check_partition(bytes: &[u8], limit: usize) -> Result<(), StoreError> {
     match bytes.len() {
         0 => Err(StoreError::invalid("partition", "it is empty; give 1 to 1024 bytes")),

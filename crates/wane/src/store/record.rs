@@ -292,11 +292,13 @@ impl PageFill {
     }
 
     /// Whether no further row belongs on the page.
+    #[inline]
     pub fn is_full(&self) -> bool {
         self.rows.len() >= self.limit.rows() || self.bytes >= PAGE_BYTES
     }
 
     /// Adds a row.
+    #[inline]
     pub fn push(&mut self, key: Key, record: Record) {
         self.bytes += key.size() + record.value.len();
         self.rows.push(Row { key, record });

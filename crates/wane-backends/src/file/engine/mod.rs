@@ -378,6 +378,7 @@ impl Snapshot {
     }
 
     /// The whole record. While this snapshot lives, its large value is not written over.
+    #[inline]
     pub(super) fn record(&self, key: &[u8], held: &Held) -> Result<Record, ReadError> {
         let Some(place) = held.place else { return Ok(held.record.clone()) };
         let read = self.values.read(key, place).map_err(|error| ReadError::Engine(error.into()))?;

@@ -1,5 +1,6 @@
 //! What one reader sees: what is young and the tree, as one.
 
+use std::array;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -11,6 +12,9 @@ use crate::file::young::{Generation, Held, Merge, Row, StoredKey, newest};
 
 /// Rows of the active generation that one page looks at: they are copied under the lock.
 const ACTIVE_ROWS: usize = 1_024;
+
+/// Rows of it that are looked for together.
+const AHEAD: usize = 16;
 
 /// What a page needs of the active generation.
 #[derive(Debug)]
@@ -29,15 +33,23 @@ impl ActiveRows {
         limit: PageLimit,
         is_within: impl Fn(&[u8]) -> bool,
     ) -> Self {
-        let mut within = active.range(start).take_while(|(key, _)| is_within(key));
+        let mut ahead = active.range(start);
         let mut rows = Vec::with_capacity(limit.rows().min(ACTIVE_ROWS));
         let mut live = 0;
-        while live <= limit.rows() && rows.len() < ACTIVE_ROWS {
-            let Some((key, row)) = within.next() else { return Self { rows, cut: false } };
-            live += usize::from(row.is_live(now));
-            rows.push((Arc::clone(key), row.clone()));
+        loop {
+            // Each lies somewhere else in memory, and all of these are fetched at once.
+            let next: [_; AHEAD] =
+                array::from_fn(|_| ahead.next().map(|(key, row)| (key, &**key, row)));
+            for next in next {
+                let within = next.filter(|(_, key, _)| is_within(key));
+                let Some((key, _, row)) = within else { return Self { rows, cut: false } };
+                if live > limit.rows() || rows.len() >= ACTIVE_ROWS {
+                    return Self { rows, cut: true };
+                }
+                live += usize::from(row.is_live(now));
+                rows.push((Arc::clone(key), row.clone()));
+            }
         }
-        Self { cut: within.next().is_some(), rows }
     }
 
     /// None.
@@ -82,19 +94,24 @@ impl View {
     /// The record with its value, unless it has expired.
     fn live(&self, key: &[u8], held: Option<&Held>) -> Result<Option<Record>, ReadError> {
         let live = held.filter(|held| held.record.is_live(self.now));
-        live.map(|held| self.below.tree.record(key, held)).transpose()
+        live.map(|held| self.record(key, held)).transpose()
     }
 
-    /// Hands every key from `start` on to `visit`, in order, with its record where that is live.
+    /// The record that a key holds, with its value.
+    pub(in crate::file) fn record(&self, key: &[u8], held: &Held) -> Result<Record, ReadError> {
+        self.below.tree.record(key, held)
+    }
+
+    /// Hands every key from `start` on to `visit`, in order, with what it holds where that is live.
     /// Returns the key before which it ended, where more of the active generation must be known.
     pub(in crate::file) fn walk(
         &self,
         start: Bound<&[u8]>,
         active: &ActiveRows,
-        visit: impl FnMut(&[u8], Option<Record>) -> Result<Walk, ReadError>,
+        visit: impl FnMut(&[u8], Option<&Held>) -> Result<Walk, ReadError>,
     ) -> Result<Option<StoredKey>, ReadError> {
         let mut young = Merge::new(&active.rows, &self.below.sealed, start);
-        let mut walker = Walker { view: self, visit, end: active.end(), ended: None };
+        let mut walker = Walker { now: self.now, visit, end: active.end(), ended: None };
         self.below.tree.walk(start, |key, stored| {
             while let Some(((next, row), order)) = young.next_up_to(key) {
                 let walk = walker.step(next, row.held.as_ref())?;
@@ -124,19 +141,20 @@ enum Ended {
 
 /// A walk over what is young and what is in the tree.
 struct Walker<'a, V> {
-    view: &'a View,
+    now: Timestamp,
     visit: V,
     end: Option<&'a StoredKey>,
     ended: Option<Ended>,
 }
 
-impl<V: FnMut(&[u8], Option<Record>) -> Result<Walk, ReadError>> Walker<'_, V> {
+impl<V: FnMut(&[u8], Option<&Held>) -> Result<Walk, ReadError>> Walker<'_, V> {
     fn step(&mut self, key: &[u8], held: Option<&Held>) -> Result<Walk, ReadError> {
         if self.end.is_some_and(|end| *key >= **end) {
             self.ended = Some(Ended::Cut);
             return Ok(Walk::Stop);
         }
-        let walk = (self.visit)(key, self.view.live(key, held)?)?;
+        let live = held.filter(|held| held.record.is_live(self.now));
+        let walk = (self.visit)(key, live)?;
         if matches!(walk, Walk::Stop) {
             self.ended = Some(Ended::Enough);
         }
