@@ -29,7 +29,7 @@ use wane::store::{BoxError, Timestamp};
 use super::acknowledged::Acknowledged;
 use super::checked_storage::CheckedStorage;
 use super::checkpoint::OpenFile;
-use super::disk::{Disk, Part};
+use super::disk::Disk;
 use super::engine::{Batch, Chores, Engine, Found};
 use super::format::{FORMAT_VERSION, LOG_FORMAT};
 use super::lent_storage::{Lender, LentStorage, is_lack_of_room};
@@ -287,7 +287,7 @@ impl Directory {
             return Err(self.damaged("it is empty"));
         }
         let file = FileBackend::new(file).map_err(|error| self.refused(error.into()))?;
-        let records = disk.file(Part::Records, file).map_err(|error| self.io(error))?;
+        let records = disk.records(file).map_err(|error| self.io(error))?;
         let values = ValuesFile::open(self.values(), Arc::clone(disk));
         Ok(Lender::new(records, values.map_err(|error| self.io(error))?))
     }

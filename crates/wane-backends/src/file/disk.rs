@@ -1,7 +1,8 @@
 //! What a store keeps its files on: the file system, or a disk that fails as told.
 
 use std::fmt::Debug;
-use std::io;
+use std::fs::File;
+use std::io::{self, IoSlice, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
 use redb::StorageBackend;
@@ -12,19 +13,22 @@ use super::log::{Folder, Shelf};
 /// An open file.
 pub(super) type Storage = Arc<dyn StorageBackend>;
 
-/// The files of a store beside its log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
-    /// The tree.
-    Records,
-    /// The large values beside it.
-    Values,
+/// The open file of large values.
+pub(super) trait ValueStorage: StorageBackend {
+    /// Writes pieces one behind the other, none of them empty. Only one thread does so.
+    fn write_pieces(&self, offset: u64, pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
+        let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
+        self.write(offset, &bytes)
+    }
 }
 
 /// Where files are.
 pub(super) trait Disk: Debug + Send + Sync + 'static {
-    /// What becomes of a file that was opened.
-    fn file(&self, part: Part, file: FileBackend) -> io::Result<Storage>;
+    /// What becomes of the file of the tree once it was opened.
+    fn records(&self, file: FileBackend) -> io::Result<Storage>;
+
+    /// What becomes of the file of large values.
+    fn values(&self, file: File) -> io::Result<Arc<dyn ValueStorage>>;
 
     /// What becomes of the folder of the log.
     fn shelf(&self, folder: Folder) -> Arc<dyn Shelf>;
@@ -35,11 +39,88 @@ pub(super) trait Disk: Debug + Send + Sync + 'static {
 pub(super) struct FileSystem;
 
 impl Disk for FileSystem {
-    fn file(&self, _: Part, file: FileBackend) -> io::Result<Storage> {
+    fn records(&self, file: FileBackend) -> io::Result<Storage> {
         Ok(Arc::new(file))
+    }
+
+    fn values(&self, file: File) -> io::Result<Arc<dyn ValueStorage>> {
+        let written = file.try_clone()?;
+        Ok(Arc::new(PlainValues { file: backend(file)?, written }))
     }
 
     fn shelf(&self, folder: Folder) -> Arc<dyn Shelf> {
         Arc::new(folder)
+    }
+}
+
+/// A file as trees want it.
+pub(super) fn backend(file: File) -> io::Result<FileBackend> {
+    FileBackend::new(file).map_err(io::Error::other)
+}
+
+/// Large values in a file of the system.
+#[derive(Debug)]
+struct PlainValues {
+    file: FileBackend,
+    /// The same file. Its position is where pieces are written, and means nothing to anyone else.
+    written: File,
+}
+
+impl ValueStorage for PlainValues {
+    /// In one call, and copied once: by the system.
+    fn write_pieces(&self, offset: u64, mut pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
+        let mut file = &self.written;
+        file.seek(SeekFrom::Start(offset))?;
+        while !pieces.is_empty() {
+            match file.write_vectored(pieces) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => IoSlice::advance_slices(&mut pieces, written),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl StorageBackend for PlainValues {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.file.write(offset, data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More pieces than a system takes in one call.
+    #[test]
+    fn pieces_lie_one_behind_the_other_however_many_there_are() {
+        let file = tempfile::tempfile().unwrap();
+        let values = FileSystem.values(file).unwrap();
+        let pieces: Vec<_> = (0..3_000_usize).map(|n| vec![n as u8; 1 + n % 5]).collect();
+        let mut slices: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+        values.write_pieces(7, &mut slices).unwrap();
+        let expected = pieces.concat();
+        assert_eq!(values.len().unwrap(), 7 + expected.len() as u64);
+        let mut written = vec![0; expected.len()];
+        values.read(7, &mut written).unwrap();
+        assert_eq!(written, expected);
     }
 }

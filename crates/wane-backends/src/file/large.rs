@@ -1,10 +1,10 @@
 //! Large values on their way into the store: written beside the tree before they are logged.
 //!
 //! The log says where such a value lies, and the tree takes that over: its bytes are written once.
-//! Values that lie side by side are gathered and written in one piece: a file system takes one large
-//! piece in half the time of many.
+//! Values that lie side by side are gathered and written in one call: a file system takes them so in
+//! two thirds of the time.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 use wane::store::Value;
@@ -36,7 +36,7 @@ impl LargeValues {
     }
 
     /// Finds a place for a value and writes it there, if it is large.
-    pub(super) fn put(&mut self, key: &[u8], value: &[u8]) -> io::Result<Option<Place>> {
+    pub(super) fn put(&mut self, key: &[u8], value: &Value) -> io::Result<Option<Place>> {
         if value.len() < LARGE {
             return Ok(None);
         }
@@ -79,42 +79,68 @@ impl LargeValues {
 
     /// The group came to nothing: what it has taken is free, and nobody has seen it.
     pub(super) fn abandon(&mut self) {
-        self.gathered.bytes.clear();
+        self.gathered.values.clear();
         let given_up = self.taken.drain(..).chain(self.dropped.drain(..));
         self.space.lock().give_up(given_up);
     }
 
     /// Writes what was gathered.
     pub(super) fn flush(&mut self) -> io::Result<()> {
-        if !self.gathered.bytes.is_empty() {
-            self.values.write(self.gathered.offset, &self.gathered.bytes)?;
-            self.gathered.bytes.clear();
+        if !self.gathered.values.is_empty() {
+            self.values.write_pieces(self.gathered.offset, &mut self.gathered.pieces())?;
+            self.gathered.values.clear();
         }
         Ok(())
     }
 }
 
-/// Values that are about to be written. Kept from group to group for its memory.
+/// Values that are about to be written.
 #[derive(Debug, Default)]
 struct Gathered {
     offset: u64,
-    bytes: Vec<u8>,
+    values: Vec<Value>,
+    /// Where the last of them ends, counted from the first.
+    end: usize,
 }
+
+/// What lies between the end of a value and the block in which the next begins.
+const GAP: [u8; BLOCK as usize] = [0; BLOCK as usize];
 
 impl Gathered {
     /// Adds a value that begins in the block after the last one; says whether it does, and fits.
-    fn takes(&mut self, offset: u64, value: &[u8]) -> bool {
-        let end = self.bytes.len().next_multiple_of(BLOCK as usize);
-        let fits = end + value.len() <= GATHERED;
-        if self.bytes.is_empty() {
+    fn takes(&mut self, offset: u64, value: &Value) -> bool {
+        let begin = if self.values.is_empty() { 0 } else { next_block(self.end) };
+        let fits = begin + value.len() <= GATHERED;
+        if self.values.is_empty() {
             self.offset = offset;
-        } else if !fits || self.offset + end as u64 != offset {
+        } else if !fits || self.offset + begin as u64 != offset {
             return false;
         }
-        self.bytes.resize(end, 0);
-        self.bytes.extend_from_slice(value);
+        self.end = begin + value.len();
+        self.values.push(value.clone());
         true
     }
+
+    /// The values and what lies between them.
+    fn pieces(&self) -> Vec<IoSlice<'_>> {
+        let mut pieces = Vec::with_capacity(2 * self.values.len());
+        for value in &self.values {
+            pieces.push(IoSlice::new(value));
+            let gap = next_block(value.len()) - value.len();
+            if gap > 0 {
+                pieces.push(IoSlice::new(&GAP[..gap]));
+            }
+        }
+        // Behind the last of them nothing is written.
+        if !self.end.is_multiple_of(BLOCK as usize) {
+            pieces.pop();
+        }
+        pieces
+    }
+}
+
+fn next_block(end: usize) -> usize {
+    end.next_multiple_of(BLOCK as usize)
 }
 
 #[cfg(test)]
@@ -130,28 +156,34 @@ mod tests {
         let values = ValuesFile::open(home.path().join("values"), Arc::new(FileSystem)).unwrap();
         let space: SharedSpace = Arc::new(parking_lot::Mutex::new(Space::beside([])));
         let mut large = LargeValues::new(Arc::new(values), Arc::clone(&space));
-        let place = large.put(b"key", &vec![1; LARGE]).unwrap().unwrap();
+        let value = Value::new(vec![1; LARGE]).unwrap();
+        let place = large.put(b"key", &value).unwrap().unwrap();
         large.give_up(place);
         assert_eq!(space.lock().used(), Extent::around(0, place.len).len, "it is not free yet");
         large.flush().unwrap();
         large.sync().unwrap();
         large.keep();
-        assert_eq!((space.lock().used(), large.gathered.bytes.len()), (0, 0));
+        assert_eq!((space.lock().used(), large.gathered.values.len()), (0, 0));
     }
 
     #[test]
     fn values_side_by_side_are_gathered_and_others_are_not() {
+        let value = |byte, len| Value::new(vec![byte; len]).unwrap();
         let mut gathered = Gathered::default();
-        assert!(gathered.takes(2 * BLOCK, &[1; 5]));
-        assert!(!gathered.takes(2 * BLOCK, &[2; 5]), "the same place again");
-        assert!(!gathered.takes(4 * BLOCK, &[2; 5]), "a block between");
-        assert!(gathered.takes(3 * BLOCK, &[2; 5]));
+        assert!(gathered.takes(2 * BLOCK, &value(1, 5)));
+        assert!(!gathered.takes(2 * BLOCK, &value(2, 5)), "the same place again");
+        assert!(!gathered.takes(4 * BLOCK, &value(2, 5)), "a block between");
+        assert!(gathered.takes(3 * BLOCK, &value(2, BLOCK as usize)));
+        assert!(gathered.takes(4 * BLOCK, &value(3, 7)));
         assert_eq!(gathered.offset, 2 * BLOCK);
-        assert_eq!(gathered.bytes.len(), BLOCK as usize + 5);
-        assert_eq!(gathered.bytes[..6], [1, 1, 1, 1, 1, 0]);
-        assert_eq!(gathered.bytes[BLOCK as usize..], [2; 5]);
-        assert!(!gathered.takes(4 * BLOCK, &[3; GATHERED]), "too many");
-        gathered.bytes.clear();
-        assert!(gathered.takes(9 * BLOCK, &[3; GATHERED]), "one alone");
+        let bytes: Vec<u8> = gathered.pieces().iter().flat_map(|piece| piece.to_vec()).collect();
+        let block = BLOCK as usize;
+        assert_eq!(bytes.len(), 2 * block + 7);
+        assert_eq!(bytes[..6], [1, 1, 1, 1, 1, 0]);
+        assert_eq!(bytes[block..2 * block], [2; BLOCK as usize]);
+        assert_eq!(bytes[2 * block..], [3; 7]);
+        let long = value(4, 25 * block);
+        let more = (0..20).take_while(|n| gathered.takes((5 + 25 * n) * BLOCK, &long)).count();
+        assert_eq!(more, (GATHERED - 3 * block) / (25 * block), "no more than fit");
     }
 }

@@ -3,6 +3,7 @@
 //! Nothing else is different: what is written is written, and each sync is a real one after the
 //! pause.
 
+use std::fs::File;
 use std::io;
 use std::ops::Bound;
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use redb::backends::FileBackend;
 use redb::{BackendError, StorageBackend};
 
-use super::disk::{Disk, Part, Storage};
+use super::disk::{Disk, Storage, ValueStorage, backend};
 use super::log::{Folder, Shelf};
 
 /// The disk under a store that was opened with
@@ -36,8 +37,12 @@ impl SlowDisk {
 }
 
 impl Disk for SlowDisk {
-    fn file(&self, _: Part, file: FileBackend) -> io::Result<Storage> {
+    fn records(&self, file: FileBackend) -> io::Result<Storage> {
         Ok(Arc::new(self.under(file)))
+    }
+
+    fn values(&self, file: File) -> io::Result<Arc<dyn ValueStorage>> {
+        Ok(Arc::new(self.under(backend(file)?)))
     }
 
     fn shelf(&self, folder: Folder) -> Arc<dyn Shelf> {
@@ -85,6 +90,8 @@ pub struct SlowStorage {
     file: FileBackend,
     disk: SlowDisk,
 }
+
+impl ValueStorage for SlowStorage {}
 
 impl StorageBackend for SlowStorage {
     fn len(&self) -> io::Result<u64> {

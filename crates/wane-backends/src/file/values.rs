@@ -12,22 +12,21 @@
 //! The file appears with the first such value. The checksum covers the key as well as the bytes.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, IoSlice};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use redb::backends::FileBackend;
 use wane::store::Value;
 
-use super::disk::{Disk, Part, Storage};
+use super::disk::{Disk, ValueStorage};
 use super::format::{FormatError, Place, checksum};
 
 /// The file of large values, there or not yet.
 pub(super) struct ValuesFile {
     path: PathBuf,
     disk: Arc<dyn Disk>,
-    storage: OnceLock<Storage>,
+    storage: OnceLock<Arc<dyn ValueStorage>>,
 }
 
 impl std::fmt::Debug for ValuesFile {
@@ -68,8 +67,14 @@ impl ValuesFile {
         Ok(Value::new(Bytes::from(bytes)).map_err(|_| FormatError::Impossible("length")))
     }
 
-    /// Writes a value, and the file itself where it is not there yet. Only the writer calls this.
+    /// Writes a value that has another place already.
     pub(super) fn write(&self, offset: u64, value: &[u8]) -> io::Result<()> {
+        self.storage()?.write(offset, value)
+    }
+
+    /// Writes values side by side, and the file itself where it is not there yet. Only the writer
+    /// calls this.
+    pub(super) fn write_pieces(&self, offset: u64, pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
         if self.storage.get().is_none() {
             let mut options = OpenOptions::new();
             let file = options.read(true).write(true).create(true).truncate(false);
@@ -78,7 +83,7 @@ impl ValuesFile {
                 File::open(directory)?.sync_all()?;
             }
         }
-        self.storage()?.write(offset, value)
+        self.storage()?.write_pieces(offset, pieces)
     }
 
     pub(super) fn sync(&self) -> io::Result<()> {
@@ -90,14 +95,13 @@ impl ValuesFile {
         self.storage()?.set_len(len)
     }
 
-    fn storage(&self) -> io::Result<&Storage> {
+    fn storage(&self) -> io::Result<&Arc<dyn ValueStorage>> {
         self.storage.get().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn keep(&self, file: File) -> io::Result<()> {
-        let file = FileBackend::new(file).map_err(io::Error::other)?;
         // Nobody else has set it: there is one opener, and then one writer.
-        drop(self.storage.set(self.disk.file(Part::Values, file)?));
+        drop(self.storage.set(self.disk.values(file)?));
         Ok(())
     }
 }

@@ -13,10 +13,11 @@ mod points;
 mod shelf;
 
 use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
-use std::{fs, io};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use redb::backends::FileBackend;
@@ -26,7 +27,7 @@ use self::platter::{Platter, Unsynced};
 use self::points::Points;
 pub use self::points::{DiskStep, FaultPoint};
 use self::shelf::{FaultyShelf, is_of_the_log};
-use super::disk::{Disk, Part, Storage};
+use super::disk::{Disk, Storage, ValueStorage, backend};
 use super::log::{Folder, Shelf};
 
 /// How long the header of a segment is, and what the name of one that is to be ends with.
@@ -264,7 +265,7 @@ impl FaultyDisk {
             .try_for_each(|(name, file)| fs::write(log.join(name), state.remains(file)))
     }
 
-    fn put(&self, id: FileId, file: FileBackend) -> io::Result<Storage> {
+    fn put(&self, id: FileId, file: FileBackend) -> io::Result<Arc<FaultyStorage>> {
         let mut bytes = vec![0; file.len()? as usize];
         file.read(0, &mut bytes)?;
         let mut state = self.state.lock();
@@ -278,12 +279,12 @@ impl FaultyDisk {
 }
 
 impl Disk for FaultyDisk {
-    fn file(&self, part: Part, file: FileBackend) -> io::Result<Storage> {
-        let id = match part {
-            Part::Records => FileId::Records,
-            Part::Values => FileId::Values,
-        };
-        self.put(id, file)
+    fn records(&self, file: FileBackend) -> io::Result<Storage> {
+        Ok(self.put(FileId::Records, file)?)
+    }
+
+    fn values(&self, file: File) -> io::Result<Arc<dyn ValueStorage>> {
+        Ok(self.put(FileId::Values, backend(file)?)?)
     }
 
     fn shelf(&self, folder: Folder) -> Arc<dyn Shelf> {
@@ -426,6 +427,8 @@ struct FaultyStorage {
     id: FileId,
     disk: FaultyDisk,
 }
+
+impl ValueStorage for FaultyStorage {}
 
 impl StorageBackend for FaultyStorage {
     fn len(&self) -> io::Result<u64> {

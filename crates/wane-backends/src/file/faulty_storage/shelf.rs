@@ -39,7 +39,7 @@ impl FaultyShelf {
         let id = FileId::Log(state.files);
         state.log.insert(name.to_owned(), id);
         drop(state);
-        self.disk.put(id, file)
+        Ok(self.disk.put(id, file)?)
     }
 }
 
