@@ -8,7 +8,8 @@
 //!
 //! After a group of megabytes more tends to come, as of an upload, and what a commit takes beside
 //! its bytes is saved where they come in fewer groups. So as long as nothing waits but large values,
-//! and more of them keep coming, the writer lets them gather.
+//! and more of them keep coming, the writer lets them gather, asleep: whoever sends them has much to
+//! do with them first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -225,8 +226,11 @@ impl Queue {
     }
 
     /// Returns once so many jobs are here, or none has come for a moment. For a writer that has just
-    /// answered.
+    /// answered. After megabytes it returns at once: whoever sends them needs the core.
     pub(super) fn look_out(&self, expected: usize) {
+        if self.state.lock().last_weight >= STREAM {
+            return;
+        }
         let expected = expected.min(ENOUGH);
         let most = if expected > 1 { LOOKS_FOR_MORE } else { LOOKS_FOR_ONE };
         let (mut seen, mut looks) = (self.len(), 0);
