@@ -3,10 +3,12 @@
 use std::fmt::Debug;
 use std::fs::File;
 use std::io::{self, IoSlice, Seek, SeekFrom, Write};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use redb::StorageBackend;
 use redb::backends::FileBackend;
+use rustix::fs::{Advice, fadvise};
 
 use super::log::{Folder, Shelf};
 
@@ -67,9 +69,10 @@ struct PlainValues {
 }
 
 impl ValueStorage for PlainValues {
-    /// In one call, and copied once: by the system.
+    /// In one call, and copied once: by the system, which begins to bring them to the disk.
     fn write_pieces(&self, offset: u64, mut pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
         let mut file = &self.written;
+        let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
         file.seek(SeekFrom::Start(offset))?;
         while !pieces.is_empty() {
             match file.write_vectored(pieces) {
@@ -79,7 +82,19 @@ impl ValueStorage for PlainValues {
                 Err(error) => return Err(error),
             }
         }
+        self.begin_to_sync(offset, bytes);
         Ok(())
+    }
+}
+
+impl PlainValues {
+    /// Has what was just written brought to the disk while more is being written: the sync, which
+    /// would begin with it, takes a fifth of the time. Linux does so with what is not needed any more;
+    /// what is on its way then stays in memory nevertheless.
+    fn begin_to_sync(&self, offset: u64, bytes: u64) {
+        // It is advice. Where it is not taken, the sync takes as long as without.
+        fadvise(&self.written, offset, NonZeroU64::new(bytes), Advice::DontNeed)
+            .unwrap_or_default();
     }
 }
 
