@@ -8,8 +8,8 @@
 //!
 //! After a group of megabytes more tends to come, as of an upload, and what a commit takes beside
 //! its bytes is saved where they come in fewer groups. So as long as nothing waits but large values,
-//! and more of them keep coming, the writer lets them gather, asleep: whoever sends them has much to
-//! do with them first.
+//! more of them keep coming, and not all who are expected are back, the writer lets them gather,
+//! asleep: whoever sends them has much to do with them first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -127,6 +127,8 @@ struct State {
     awaited: Option<Awaited>,
     /// Bytes of the last group.
     last_weight: usize,
+    /// Jobs that are expected after it.
+    expected: usize,
     closed: bool,
 }
 
@@ -135,8 +137,8 @@ struct State {
 enum Awaited {
     /// So many jobs.
     Jobs(usize),
-    /// So many bytes, or a job that must not wait for them.
-    Bytes(usize),
+    /// So many bytes, or jobs, or one that must not wait for them.
+    Stream { bytes: usize, jobs: usize },
 }
 
 impl State {
@@ -161,7 +163,10 @@ impl State {
     fn has(&self, awaited: Awaited) -> bool {
         match awaited {
             Awaited::Jobs(jobs) => self.jobs.len() >= jobs,
-            Awaited::Bytes(bytes) => self.weight >= bytes || self.light > 0 || self.closed,
+            Awaited::Stream { bytes, jobs } => {
+                let is_enough = self.weight >= bytes || self.jobs.len() >= jobs;
+                is_enough || self.light > 0 || self.closed
+            }
         }
     }
 }
@@ -210,7 +215,7 @@ impl Queue {
 
     /// Waits while large values keep coming and nothing else does.
     fn gather_stream(&self, state: &mut MutexGuard<'_, State>) {
-        let awaited = Awaited::Bytes(STREAM_GROUP);
+        let awaited = Awaited::Stream { bytes: STREAM_GROUP, jobs: state.expected };
         let mut before = 0;
         while state.jobs.len() > before && !state.has(awaited) {
             before = state.jobs.len();
@@ -228,7 +233,11 @@ impl Queue {
     /// Returns once so many jobs are here, or none has come for a moment. For a writer that has just
     /// answered. After megabytes it returns at once: whoever sends them needs the core.
     pub(super) fn look_out(&self, expected: usize) {
-        if self.state.lock().last_weight >= STREAM {
+        let mut state = self.state.lock();
+        state.expected = expected;
+        let is_stream = state.last_weight >= STREAM;
+        drop(state);
+        if is_stream {
             return;
         }
         let expected = expected.min(ENOUGH);
@@ -315,10 +324,11 @@ mod tests {
 
     #[test]
     fn a_stream_is_waited_for_until_there_is_enough_or_something_else_comes() {
-        let awaited = Awaited::Bytes(STREAM_GROUP);
+        let awaited = Awaited::Stream { bytes: STREAM_GROUP, jobs: 60 };
         let queue = Queue::default();
         push(&queue, 100_000, 20);
         assert!(!queue.state.lock().has(awaited), "more may come");
+        assert!(queue.state.lock().has(Awaited::Stream { bytes: STREAM_GROUP, jobs: 20 }), "all");
         push(&queue, 100_000, 25);
         assert!(queue.state.lock().has(awaited), "enough");
         assert_eq!(taken(&queue), 45);
