@@ -64,3 +64,32 @@ fn rows(store: &FileStore) -> u64 {
         }
     }
 }
+
+/// However many of its rows are young, and whatever the page before needed of them.
+#[test]
+fn a_page_is_whole_wherever_its_rows_lie() {
+    let home = tempfile::tempdir().unwrap();
+    let store = FileStore::create(home.path(), SystemClock::shared()).unwrap();
+    let write = Write::new(Value::new(b"row".to_vec()).unwrap(), Life::Permanent);
+    let put = |numbers: Vec<u64>| {
+        let rows = numbers.into_iter().map(|number| (key(number), write.clone())).collect();
+        runtime().block_on(store.put_batch(rows)).unwrap();
+    };
+    let page = |limit: usize| {
+        let partition = Partition::new(b"young".to_vec()).unwrap();
+        let limit = PageLimit::new(limit).unwrap();
+        runtime().block_on(store.read(&partition, &ClusteringRange::ALL, limit)).unwrap()
+    };
+    put((0..300).collect());
+    let all_young = [100, 60, 10, 299].map(&page);
+    runtime().block_on(store.flush()).unwrap();
+    // Few of them, then most, and few again after the rest has reached the tree.
+    put((0..300).step_by(10).collect());
+    let few_young = [100, 60, 10, 299].map(&page);
+    put((0..300).filter(|number| number % 10 > 0).collect());
+    let most_young = [100, 60, 10, 299].map(&page);
+    assert_eq!(all_young.each_ref().map(|page| page.rows.len()), [100, 60, 10, 299]);
+    assert_eq!(few_young, all_young);
+    assert_eq!(most_young, all_young);
+    assert_eq!((page(300).rows.len(), page(300).rest), (300, None));
+}
