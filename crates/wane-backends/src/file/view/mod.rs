@@ -11,6 +11,7 @@
 //! time, so a reader waits once at most. What lies below changes as a whole: a generation that has
 //! reached the tree leaves at the instant at which the tree shows it.
 
+mod oldest;
 mod walk;
 
 use std::collections::HashSet;
@@ -23,6 +24,7 @@ use tokio::sync::Notify;
 use wane::clock::SharedClock;
 use wane::store::{BoxError, StoreError, Timestamp};
 
+pub(super) use self::oldest::Oldest;
 pub(super) use self::walk::{ActiveRows, View};
 use super::engine::{ReadError, Snapshot};
 use super::log::Segments;
@@ -584,19 +586,4 @@ enum Look<A> {
     Wait(Arc<Group>),
     /// What it came for.
     See(View, A),
-}
-
-/// The oldest of the young generations.
-#[derive(Debug)]
-pub(super) struct Oldest {
-    /// The oldest sealed one.
-    pub(super) sealed: Option<Arc<Generation>>,
-    /// How many are sealed.
-    pub(super) count: usize,
-    /// When its first row came, sealed or not; `None` where nothing is young.
-    pub(super) since: Option<Timestamp>,
-    /// Whether it has held a large value.
-    pub(super) has_large: bool,
-    /// When something was last logged.
-    pub(super) last: Timestamp,
 }
