@@ -65,7 +65,7 @@ fn rows(store: &FileStore) -> u64 {
     }
 }
 
-/// However many of its rows are young, and whatever the page before needed of them.
+/// However many of its rows are young.
 #[test]
 fn a_page_is_whole_wherever_its_rows_lie() {
     let home = tempfile::tempdir().unwrap();
@@ -83,13 +83,13 @@ fn a_page_is_whole_wherever_its_rows_lie() {
     put((0..300).collect());
     let all_young = [100, 60, 10, 299].map(&page);
     runtime().block_on(store.flush()).unwrap();
-    // Few of them, then most, and few again after the rest has reached the tree.
+    // The same rows again over those in the tree: few of them, then all.
     put((0..300).step_by(10).collect());
     let few_young = [100, 60, 10, 299].map(&page);
     put((0..300).filter(|number| number % 10 > 0).collect());
-    let most_young = [100, 60, 10, 299].map(&page);
+    let again_young = [100, 60, 10, 299].map(&page);
     assert_eq!(all_young.each_ref().map(|page| page.rows.len()), [100, 60, 10, 299]);
     assert_eq!(few_young, all_young);
-    assert_eq!(most_young, all_young);
+    assert_eq!(again_young, all_young);
     assert_eq!((page(300).rows.len(), page(300).rest), (300, None));
 }
