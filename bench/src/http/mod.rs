@@ -30,6 +30,9 @@ const CONNECTIONS: usize = 64;
 /// Records that gets ask for.
 const RECORDS: u64 = 10_000;
 
+/// Inserts of one batch, where they come in batches.
+const BATCH: u64 = 100;
+
 const TABLE: &str = "http: requests a second over loopback, keep-alive";
 
 /// Runs everything and returns what came out.
@@ -53,6 +56,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, BoxError> {
     for connections in [1, 16, CONNECTIONS] {
         trials.inserts(&[&mem, &file], connections, &mut report)?;
     }
+    trials.batches(&[&mem, &file], &mut report)?;
     drop((empty, mem, file));
     let own = library_inserts(scratch.path(), &trials)?;
     report.row(row("library, file", "insert, 64 callers", Some(own)));
@@ -89,7 +93,10 @@ impl Trials {
             };
             self.load(server, connections, Arc::new(request), 200)
         };
-        self.take_turns(servers, &format!("get, {connections} connections"), load, report)
+        let setting = format!("get, {connections} connections");
+        self.take_turns(servers, load, |server, median| {
+            report.row(row(server.kind.name(), &setting, median));
+        })
     }
 
     fn inserts(
@@ -106,7 +113,29 @@ impl Trials {
             };
             self.load(server, connections, Arc::new(request), 201)
         };
-        self.take_turns(servers, &format!("insert, {connections} connections"), load, report)
+        let setting = format!("insert, {connections} connections");
+        self.take_turns(servers, load, |server, median| {
+            report.row(row(server.kind.name(), &setting, median));
+        })
+    }
+
+    /// The same inserts, many to a request. Rates are of inserts, times of whole requests.
+    fn batches(&self, servers: &[&Server], report: &mut Report) -> Result<(), BoxError> {
+        timing::stage("http: inserts in batches");
+        let load = |server: &Server, round: usize| {
+            let server_ = server.clone_for_requests();
+            let request = move |connection: usize, sent: u64| {
+                let key = |number| format!("b{round}-{connection}-{sent}-{number}");
+                server_.batch_request((0..BATCH).map(key))
+            };
+            let load = self.load(server, CONNECTIONS, Arc::new(request), 200);
+            Load { says: &[r#"{"status":201"#], ..load }
+        };
+        self.take_turns(servers, load, |server, batches| {
+            let inserts =
+                |batches: Measured| Measured { rate: batches.rate * BATCH as f64, ..batches };
+            report.row(row(server.kind.name(), &batched(), batches.map(inserts)));
+        })
     }
 
     fn load(
@@ -119,12 +148,12 @@ impl Trials {
         Load { server: server.http, connections, slice: self.slice, request, status, says: &[] }
     }
 
-    fn take_turns(
+    /// Hands the median of the rounds of each server to `came_out`.
+    fn take_turns<'a>(
         &self,
-        servers: &[&Server],
-        setting: &str,
+        servers: &[&'a Server],
         load: impl Fn(&Server, usize) -> Load,
-        report: &mut Report,
+        mut came_out: impl FnMut(&'a Server, Option<Measured>),
     ) -> Result<(), BoxError> {
         let mut measured = vec![Vec::new(); servers.len()];
         for round in 0..self.rounds {
@@ -133,7 +162,7 @@ impl Trials {
             }
         }
         for (server, rounds) in servers.iter().zip(&measured) {
-            report.row(row(server.kind.name(), setting, Measured::median(rounds)));
+            came_out(server, Measured::median(rounds));
         }
         Ok(())
     }
@@ -189,6 +218,11 @@ fn row(subject: &str, setting: &str, measured: Option<Measured>) -> Row {
     }
 }
 
+/// The setting of inserts that come in batches.
+fn batched() -> String {
+    format!("insert, {CONNECTIONS} connections, {BATCH} at a time")
+}
+
 fn bars(report: &mut Report) {
     let rate =
         |report: &Report, subject: &str, setting: &str| report.find(subject, setting, "ops/s");
@@ -213,6 +247,8 @@ fn bars(report: &mut Report) {
         rate(report, "library, file", "insert, 64 callers"),
     );
     report.bar(format!("http durable {insert}: wane file / library"), pair, 0.5);
+    let pair = (rate(report, Kind::File.name(), &batched()), pair.1);
+    report.ratio(format!("http durable {}: wane file / library", batched()), pair);
 }
 
 fn chart(report: &Report) -> Chart {

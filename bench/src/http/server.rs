@@ -208,10 +208,22 @@ impl Requests {
         self.write("PUT", key)
     }
 
+    /// One insert for each of the keys.
+    pub(super) fn batch_request(&self, keys: impl Iterator<Item = String>) -> Vec<u8> {
+        let insert =
+            |key| format!(r#"{{"op":"insert","key":"{key}","value":"{VALUE}","ttlSeconds":3600}}"#);
+        let inserts: Vec<_> = keys.map(insert).collect();
+        self.request("POST", ":batch", &format!(r#"{{"operations":[{}]}}"#, inserts.join(",")))
+    }
+
     fn write(&self, method: &str, key: &str) -> Vec<u8> {
         let body = format!(r#"{{"value":"{VALUE}","ttlSeconds":3600}}"#);
+        self.request(method, &format!("/{key}"), &body)
+    }
+
+    fn request(&self, method: &str, of: &str, body: &str) -> Vec<u8> {
         format!(
-            "{method} /api/v2/apps/demo/app/ttl/{key} HTTP/1.1\r\nhost: bench\r\n\
+            "{method} /api/v2/apps/demo/app/ttl{of} HTTP/1.1\r\nhost: bench\r\n\
              authorization: Bearer {}\r\ncontent-type: application/json\r\n\
              content-length: {}\r\n\r\n{body}",
             self.key,
