@@ -10,12 +10,12 @@ use std::time::Duration;
 use tempfile::TempDir;
 use wane::clock::{ManualClock, SharedClock, SystemClock};
 use wane::store::{Fence, Key, Life, Store, StoreError, Value, Write};
-use wane_backends::file::{Fault, FaultyDisk, FileStore};
+use wane_backends::file::{Fault, FaultyDisk, FileSettings, FileStore};
 
 use crate::proof::ledger::{self, Answer, Ledger, Line};
 use crate::proof::verifier::{self, Verifier};
 use crate::proof::workload::Workload;
-use crate::proof::{Chance, check_reopened, count, runtime, wait};
+use crate::proof::{Chance, check_reopened, count, runtime, size_of_log, wait};
 
 fn key(name: &str) -> Key {
     Key::new(b"full", name.as_bytes()).unwrap()
@@ -223,4 +223,33 @@ fn readers_notice_nothing_of_a_full_disk() {
     let reads: usize = readers.into_iter().map(|reader| reader.join().unwrap()).sum();
     assert!(reads > 1_000, "only {reads} reads");
     assert!(refused > 40, "the disk was full {refused} times");
+}
+
+/// Segments are kept to be written over. While the tree has no room they would lie there unused.
+#[test]
+fn segments_that_nothing_needs_make_room_for_the_tree() {
+    let home = tempfile::tempdir().unwrap();
+    drop(FileStore::create(home.path(), SystemClock::shared()).unwrap());
+    let disk = FaultyDisk::seeded(1);
+    let settings = FileSettings::default().with_few_young_bytes(7 << 20);
+    let clock = SystemClock::shared();
+    let store = FileStore::open_on_as(&disk, home.path(), settings, clock).unwrap();
+    runtime().block_on(async {
+        let again = || Write::new(value(20_000), Life::Permanent);
+        for _ in 0..10 {
+            let rows = (0..25).map(|number| (key(&format!("again-{number}")), again()));
+            store.put_batch(rows.collect()).await.unwrap();
+        }
+        store.flush().await.unwrap();
+        put(&store, "last", 100).await.unwrap();
+    });
+    let kept = size_of_log(home.path());
+    disk.arm(Fault::DiskFull, 0);
+    assert_eq!(told(&runtime().block_on(store.flush())), Told::NotApplied);
+    let left = size_of_log(home.path());
+    assert!(left < kept, "{left} bytes of log are left of {kept}");
+    disk.make_room();
+    drop(store);
+    let store = FileStore::open(home.path(), SystemClock::shared()).unwrap();
+    runtime().block_on(check(&store, &[("again-0", Told::Applied), ("last", Told::Applied)]));
 }

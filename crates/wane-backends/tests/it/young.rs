@@ -2,13 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use std::path::Path;
-
 use wane::clock::SystemClock;
 use wane::store::{ClusteringRange, Key, Life, PageLimit, Partition, Store, Value, Write};
 use wane_backends::file::{FileSettings, FileStore};
 
-use crate::proof::runtime;
+use crate::proof::{runtime, size_of_log};
 
 /// The least that can be set, and what is written meanwhile: eight times as much.
 const YOUNG: u64 = 16 << 20;
@@ -19,12 +17,6 @@ const BATCH: u64 = 100;
 
 fn key(number: u64) -> Key {
     Key::new(b"young", &number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()).unwrap()
-}
-
-fn size_of_log(directory: &Path) -> u64 {
-    let segments = std::fs::read_dir(directory.join("log")).unwrap();
-    // One may be renamed or removed between the list and the look.
-    segments.filter_map(|entry| entry.unwrap().metadata().ok()).map(|file| file.len()).sum()
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::points::DiskStep;
 use super::{DRAFT, FaultyDisk, FaultyStorage, FileId, FolderChange, Unheeded};
 use crate::file::disk::Storage;
+use crate::file::lent_storage::is_lack_of_room;
 use crate::file::log::{Folder, Shelf};
 
 /// Whether a file in the folder is one of the log, and not a note beside it.
@@ -83,7 +84,12 @@ impl Shelf for FaultyShelf {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         let is_draft = name.ends_with(DRAFT);
-        self.change(if is_draft { DiskStep::DraftRemoved } else { DiskStep::SegmentRemoved })?;
+        let step = if is_draft { DiskStep::DraftRemoved } else { DiskStep::SegmentRemoved };
+        match self.change(step) {
+            // What is removed needs no room.
+            Err(error) if is_lack_of_room(&error) => {}
+            changed => changed?,
+        }
         self.folder.remove(name)?;
         let mut state = self.disk.state.lock();
         if let Some(id) = state.log.remove(name) {

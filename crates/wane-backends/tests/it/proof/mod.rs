@@ -76,6 +76,14 @@ pub(crate) async fn beside_checkpoints<T>(store: &FileStore, work: impl Future<O
     }
 }
 
+/// Bytes of all segments of the log.
+pub(crate) fn size_of_log(directory: &Path) -> u64 {
+    let segments = std::fs::read_dir(directory.join("log")).expect("the folder of the log");
+    // One may be renamed or removed between the list and the look.
+    let files = segments.filter_map(|entry| entry.expect("an entry of it").metadata().ok());
+    files.map(|file| file.len()).sum()
+}
+
 /// A copy of what is in the directory of a store, as a kill at this moment would leave it.
 pub(crate) fn copied(directory: &Path) -> TempDir {
     let copy = tempfile::tempdir().expect("a temporary directory");
