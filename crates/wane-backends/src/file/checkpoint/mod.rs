@@ -326,9 +326,10 @@ impl Checkpointer {
         chores: Chores,
         reached: Option<&Arc<Generation>>,
     ) -> Result<Applied, Failure> {
+        let before = self.engine.last_commit();
         self.try_commit(batch, chores, reached).or_else(|unapplied| {
             if self.file.lender.only_lacked_room() {
-                return self.start_over(unapplied, reached);
+                return self.start_over(before, unapplied, reached);
             }
             self.shared.fail(&unapplied.reason);
             Err(Failure::InDoubt)
@@ -347,7 +348,7 @@ impl Checkpointer {
         // redb can panic on a page that rotted since it was verified.
         let applied = catch_unwind(AssertUnwindSafe(|| self.engine.apply(batch, chores, now)))
             .unwrap_or_else(|_| Err(BoxError::from("a page of the file is damaged").into()))?;
-        self.file.acknowledged.note(applied.commit).map_err(BoxError::from)?;
+        self.file.acknowledged.note_if_room(applied.commit).map_err(BoxError::from)?;
         let freed = self.engine.take_moved().freed;
         self.show(freed, reached)?;
         self.next_due = applied.next_due;
@@ -368,22 +369,24 @@ impl Checkpointer {
         if let Some(generation) = reached {
             freed.extend(self.left_behind(generation));
         }
-        self.shared.show_tree(tree, self.engine.time(), reached, freed);
+        self.shared.show_tree(tree, reached, freed);
         Ok(())
     }
 
     /// Goes on with another engine after one that ran out of room, and finds out what became of
-    /// what it was to store. Readers wait meanwhile.
+    /// what it was to store after the commit `before`. Readers wait meanwhile.
     fn start_over(
         &mut self,
+        before: u64,
         unapplied: Unapplied,
         reached: Option<&Arc<Generation>>,
     ) -> Result<Applied, Failure> {
         let Unapplied { reason, staged } = unapplied;
-        let before = self.engine.last_commit();
         let moved = self.engine.take_moved();
         let shared = Arc::clone(&self.shared);
-        match shared.without_tree(|| self.reopen()) {
+        let reopened = shared.without_tree(|| self.reopen());
+        // The engine that ran out of room and all that it has cached are freed here, beside readers.
+        match reopened.map(|(last, _)| last) {
             Ok(last) if last == before => {
                 shared.space.lock().give_up(moved.taken);
                 Err(Failure::NoRoom)
@@ -407,8 +410,8 @@ impl Checkpointer {
         }
     }
 
-    /// Opens another engine and returns its last commit.
-    fn reopen(&mut self) -> Result<(u64, Snapshot), BoxError> {
+    /// Opens another engine. Returns its last commit and the engine that there was.
+    fn reopen(&mut self) -> Result<((u64, Engine), Snapshot), BoxError> {
         let before = self.engine.last_commit();
         let OpenFile { directory, lender, acknowledged, .. } = &mut self.file;
         // What is found there is about to be shown.
@@ -428,7 +431,7 @@ impl Checkpointer {
         let snapshot = opened.engine.snapshot()?;
         self.next_due = opened.engine.next_due()?;
         self.unaccepted = unaccepted;
-        self.engine = opened.engine;
+        let replaced = std::mem::replace(&mut self.engine, opened.engine);
         // The tree may need what the changes took that did not come to be.
         self.trim_values()?;
         // Making the file smaller needs room too: not again for little.
@@ -437,7 +440,7 @@ impl Checkpointer {
         self.shared.segments.remove_superfluous();
         self.room.ran_out(self.shared.clock.monotonic());
         self.shared.lacks_room.store(true, Ordering::SeqCst);
-        Ok((last, snapshot))
+        Ok(((last, replaced), snapshot))
     }
 
     /// Does one step of what can wait.
@@ -514,10 +517,13 @@ impl Checkpointer {
             return Ok(());
         }
         let shared = Arc::clone(&self.shared);
-        let outcome = shared.while_busy(|| {
+        let (outcome, _replaced) = shared.while_busy(|| {
             shared.without_tree(|| match self.engine.compact() {
-                Err(_) if self.file.lender.only_lacked_room() => Ok((Ok(()), self.reopen()?.1)),
-                compacted => Ok((compacted, self.engine.snapshot()?)),
+                Err(_) if self.file.lender.only_lacked_room() => {
+                    let ((_, replaced), snapshot) = self.reopen()?;
+                    Ok(((Ok(()), Some(replaced)), snapshot))
+                }
+                compacted => Ok(((compacted, None), self.engine.snapshot()?)),
             })
         })?;
         match outcome {

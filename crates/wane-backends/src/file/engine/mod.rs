@@ -280,12 +280,12 @@ impl Engine {
     /// The store as of the last commit.
     pub(super) fn snapshot(&self) -> Result<Snapshot, redb::Error> {
         let records = self.database.begin_read()?.open_table(RECORDS)?;
-        Ok(Snapshot { records, values: self.values.file(), generation: self.generation })
-    }
-
-    /// The latest time that was decided at.
-    pub(super) fn time(&self) -> Timestamp {
-        self.state.time
+        Ok(Snapshot {
+            records,
+            time: self.state.time,
+            values: self.values.file(),
+            generation: self.generation,
+        })
     }
 
     /// The number of the last commit.
@@ -343,6 +343,8 @@ fn decode(key: &[u8], bytes: &[u8]) -> Result<Entry, StoreError> {
 #[derive(Debug)]
 pub(super) struct Snapshot {
     records: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    /// The latest time at which anything in it was decided, or removed.
+    pub(super) time: Timestamp,
     values: Arc<ValuesFile>,
     /// The engine that it belongs to.
     pub(super) generation: u64,

@@ -327,17 +327,16 @@ impl Shared {
         keys.iter().map(known).collect()
     }
 
-    /// Shows readers the tree as it is after a commit at `now`, and frees what that freed. Where
-    /// `reached` is all in the tree, it goes at the same instant.
+    /// Shows readers the tree as it is after a commit, and frees what that freed. Where `reached` is
+    /// all in the tree, it goes at the same instant.
     pub(super) fn show_tree(
         &self,
         tree: Snapshot,
-        now: Timestamp,
         reached: Option<&Arc<Generation>>,
         freed: Vec<Extent>,
     ) {
         let mut visible = self.visible.write();
-        visible.as_of = visible.as_of.max(now);
+        visible.as_of = visible.as_of.max(tree.time);
         let Some(shown) = visible.below.clone() else { return };
         let mut below = shown.over(tree);
         if let Some(reached) = reached {
@@ -366,6 +365,8 @@ impl Shared {
         };
         self.replace(&mut visible, None, Vec::new());
         let (result, tree) = work()?;
+        // It may be that of a commit which nobody was shown yet.
+        visible.as_of = visible.as_of.max(tree.time);
         let tree = Arc::new(tree);
         self.replace(&mut visible, Some(Below { sealed, tree, checkpoints }), Vec::new());
         Ok(result)
