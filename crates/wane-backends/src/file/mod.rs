@@ -20,6 +20,7 @@
 //! | `room` | a disk without room: when to look and when to try |
 //! | `reserve` | room set aside, for what has expired to leave a full disk |
 //! | `engine` | the tree: redb behind two verbs, apply a batch, show a snapshot |
+//! | `cache_size` | how much of the tree is kept in memory |
 //! | `format` | the bytes on disk |
 //! | `large` | large values, before they are logged |
 //! | `beside` | large values within a transaction of the tree |
@@ -36,6 +37,7 @@
 
 mod acknowledged;
 mod beside;
+mod cache_size;
 mod checked_storage;
 mod checkpoint;
 mod directory;
@@ -47,7 +49,6 @@ pub mod format;
 mod large;
 mod lent_storage;
 pub mod log;
-mod page_cache;
 mod queue;
 mod replay;
 mod reserve;
@@ -272,6 +273,12 @@ impl FileStore {
     /// is in the tree and young again counts twice.
     pub async fn stored_records(&self) -> Result<u64, StoreError> {
         self.inner.shared.stored().await
+    }
+
+    /// How many rows of the tree are kept in memory, as they were read more than once.
+    #[cfg(feature = "testing")]
+    pub fn kept_rows(&self) -> usize {
+        self.inner.shared.kept_rows()
     }
 
     /// Brings everything that is young into the tree, and returns once it is there. Nothing depends

@@ -23,6 +23,7 @@ mod each_step;
 mod full_disk;
 mod full_of_values;
 mod harness;
+mod kept_rows;
 mod kill;
 #[cfg(feature = "kms")]
 mod kms;

@@ -12,6 +12,7 @@
 //!
 //! Whatever redb reports as failed ends the engine's life: another must be opened on the file.
 
+mod row_cache;
 mod tables;
 mod tally;
 
@@ -26,11 +27,12 @@ use redb::{
 };
 use wane::store::{BoxError, Record, StoreError, Timestamp};
 
+use self::row_cache::RowCache;
 use self::tables::Tables;
 use super::beside::{Beside, LargeList, Moved};
+use super::cache_size;
 use super::format::{self, Entry, LOG_FORMAT, decode_due};
 use super::lent_storage::LentValues;
-use super::page_cache;
 use super::space::Extent;
 use super::values::ValuesFile;
 use super::view::SharedSpace;
@@ -109,6 +111,7 @@ pub(super) struct Engine {
     values: LentValues,
     space: SharedSpace,
     moved: Moved,
+    rows: Arc<RowCache>,
     /// Which engine on this file it is, counted by whoever opens it.
     generation: u64,
 }
@@ -187,7 +190,8 @@ impl Engine {
         let State { format, identity, time, commit, .. } = state;
         let found = Found { format, identity, time, commit, logged, verified };
         let moved = Moved::default();
-        Ok((Self { database, state, values, space, moved, generation }, found))
+        let rows = Arc::new(RowCache::new(cache_size::rows(), state.commit));
+        Ok((Self { database, state, values, space, moved, rows, generation }, found))
     }
 
     /// What the tree lists in the file of large values, in the order of the file.
@@ -224,11 +228,13 @@ impl Engine {
     ) -> Result<Applied, Unapplied> {
         self.space.lock().reclaim();
         let transaction = self.database.begin_write().map_err(BoxError::from)?;
-        let (applied, state) = self.stage(&transaction, batch, chores, now)?;
+        let (applied, state, changed) = self.stage(&transaction, batch, chores, now)?;
         if let Err(error) = transaction.commit() {
             return Err(Unapplied { reason: error.to_string(), staged: Some(applied) });
         }
         self.state = state;
+        // Before anybody is shown the commit.
+        self.rows.forget(&changed, state.commit);
         Ok(applied)
     }
 
@@ -238,7 +244,7 @@ impl Engine {
         batch: Batch,
         chores: Chores,
         now: Timestamp,
-    ) -> Result<(Applied, State), BoxError> {
+    ) -> Result<(Applied, State, Vec<StoredKey>), BoxError> {
         self.moved = Moved::default();
         let space = Arc::clone(&self.space);
         let beside = Beside::new(transaction, &self.values, space, &mut self.moved);
@@ -250,11 +256,11 @@ impl Engine {
         tables.file_all()?;
         let packed = tables.pack(chores.pack)?;
         let next_due = tables.next_due()?;
-        let state = tables.close(now)?;
+        let (state, changed) = tables.close(now)?;
         if let Some(logged) = batch.logged {
             transaction.open_table(LOGGED)?.insert((), logged)?;
         }
-        Ok((Applied { next_due, commit: state.commit, packed }, state))
+        Ok((Applied { next_due, commit: state.commit, packed }, state, changed))
     }
 
     /// What the last transaction did to the room in the file of large values.
@@ -282,6 +288,8 @@ impl Engine {
         let records = self.database.begin_read()?.open_table(RECORDS)?;
         Ok(Snapshot {
             records,
+            rows: Arc::clone(&self.rows),
+            commit: self.state.commit,
             time: self.state.time,
             values: self.values.file(),
             generation: self.generation,
@@ -316,7 +324,7 @@ impl Engine {
 
 fn builder() -> redb::Builder {
     let mut builder = Database::builder();
-    builder.set_cache_size(page_cache::bytes());
+    builder.set_cache_size(cache_size::pages());
     builder
 }
 
@@ -343,6 +351,8 @@ fn decode(key: &[u8], bytes: &[u8]) -> Result<Entry, StoreError> {
 #[derive(Debug)]
 pub(super) struct Snapshot {
     records: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    rows: Arc<RowCache>,
+    commit: u64,
     /// The latest time at which anything in it was decided, or removed.
     pub(super) time: Timestamp,
     values: Arc<ValuesFile>,
@@ -377,6 +387,28 @@ impl Snapshot {
             let found = self.records.get(key)?;
             Ok(found.map(|bytes| decode(key, bytes.value())).transpose()?.map(Held::from))
         })
+    }
+
+    /// The same for whoever is likely to ask again: rows that are read so are kept in memory.
+    pub(super) fn recall(&self, key: &[u8]) -> Result<Option<Held>, ReadError> {
+        if let Some(kept) = self.rows.get(key, self.commit, |bytes| decode(key, bytes)) {
+            return Ok(Some(kept?.into()));
+        }
+        shielded(|| {
+            let Some(bytes) = self.records.get(key)? else { return Ok(None) };
+            let entry = decode(key, bytes.value())?;
+            // A large value may be moved by a commit that changes nothing else.
+            if entry.place.is_none() {
+                self.rows.keep(key, bytes.value(), self.commit);
+            }
+            Ok(Some(entry.into()))
+        })
+    }
+
+    /// How many rows are kept in memory.
+    #[cfg(feature = "testing")]
+    pub(super) fn kept_rows(&self) -> usize {
+        self.rows.len()
     }
 
     /// The whole record. While this snapshot lives, its large value is not written over.

@@ -6,7 +6,7 @@ use wane::store::{BoxError, StoreError, Timestamp};
 use super::{DUE, RECORDS, STATE, Settled, State, StateRow, decode, first_due};
 use crate::file::beside::Beside;
 use crate::file::format::{Entry, INSTANT, LOG_FORMAT, StoredRecord, decode_due, encode_due};
-use crate::file::young::Held;
+use crate::file::young::{Held, StoredKey};
 
 /// The tables of one write transaction.
 pub(super) struct Tables<'txn> {
@@ -17,6 +17,8 @@ pub(super) struct Tables<'txn> {
     beside: Beside<'txn>,
     /// Entries for the expiry index. They are added in order, as neighbours share their pages.
     filed: Vec<Vec<u8>>,
+    /// The keys whose records were stored or removed.
+    changed: Vec<StoredKey>,
     encoded: Vec<u8>,
 }
 
@@ -33,6 +35,7 @@ impl<'txn> Tables<'txn> {
             state,
             beside,
             filed: Vec::new(),
+            changed: Vec::new(),
             encoded: Vec::new(),
         })
     }
@@ -40,6 +43,7 @@ impl<'txn> Tables<'txn> {
     /// Stores what a key has come to hold.
     pub(super) fn settle(&mut self, settled: Settled) -> Result<(), BoxError> {
         let Settled { key, held, has_older } = settled;
+        self.changed.push(StoredKey::clone(&key));
         let key = &*key;
         if !has_older && self.store_new(key, held.as_ref())? {
             return Ok(());
@@ -159,6 +163,7 @@ impl<'txn> Tables<'txn> {
                         self.file_anew(key, entry)?;
                     } else {
                         self.remove(key, Some(&entry))?;
+                        self.changed.push(key.into());
                     }
                 }
             }
@@ -193,13 +198,14 @@ impl<'txn> Tables<'txn> {
         first_due(&self.due)
     }
 
-    /// Writes the state row, closes the tables, and makes the large values durable.
-    pub(super) fn close(mut self, now: Timestamp) -> Result<State, BoxError> {
+    /// Writes the state row, closes the tables, and makes the large values durable. Returns the keys
+    /// whose records are others now.
+    pub(super) fn close(mut self, now: Timestamp) -> Result<(State, Vec<StoredKey>), BoxError> {
         self.state.format = LOG_FORMAT;
         self.state.time = self.state.time.max(now);
         self.state.commit += 1;
         self.state_row.insert((), self.state.row())?;
         self.beside.close()?;
-        Ok(self.state)
+        Ok((self.state, self.changed))
     }
 }

@@ -475,6 +475,12 @@ impl Shared {
         self.read(|_| false, rows, stored).await
     }
 
+    /// How many rows of the tree are kept in memory.
+    #[cfg(feature = "testing")]
+    pub(super) fn kept_rows(&self) -> usize {
+        self.visible.read().below.as_ref().map_or(0, |below| below.tree.kept_rows())
+    }
+
     /// Notes the first reason why the store can no longer be trusted.
     pub(super) fn fail(&self, reason: &str) {
         let advice = format!("{reason}; check the disk, then open the store again");

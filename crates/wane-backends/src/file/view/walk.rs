@@ -86,7 +86,7 @@ impl View {
             Some(row) => self.live(key, row.held.as_ref()),
             None => match newest(&self.below.sealed, key) {
                 Some(row) => self.live(key, row.held.as_ref()),
-                None => self.live(key, self.below.tree.get(key)?.as_ref()),
+                None => self.live(key, self.below.tree.recall(key)?.as_ref()),
             },
         }
     }

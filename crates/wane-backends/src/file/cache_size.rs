@@ -1,8 +1,11 @@
-//! How much of the file is kept in memory: a quarter of what the process may use, up to 1 GiB.
+//! How much of the tree is kept in memory: a quarter of what the process may use, up to 1 GiB.
 //!
 //! A read that misses the cache copies and checks a page, at about three times the price of one
 //! that does not. So the bound is generous where there is room, and small machines and containers
-//! keep theirs. Pages are cached as they are read: a small store never takes this much.
+//! keep theirs. What is read is cached as it is read: a small store never takes this much.
+//!
+//! Three quarters are for pages, which every read needs; the rest is for [rows](super::engine), which
+//! spare a read of one record the way through them.
 
 use std::path::Path;
 
@@ -15,8 +18,21 @@ const UNTOLD: u64 = 256 << 20;
 /// The share of memory that a store may fill: one part of this many.
 const SHARE: u64 = 4;
 
+/// The share of that which is for rows: one part of this many.
+const ROWS: usize = 4;
+
 /// The bound on cached pages, in bytes.
-pub(super) fn bytes() -> usize {
+pub(super) fn pages() -> usize {
+    let all = all();
+    all - all / ROWS
+}
+
+/// The bound on cached rows, in bytes.
+pub(super) fn rows() -> usize {
+    all() / ROWS
+}
+
+fn all() -> usize {
     let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| mem_total(&text));
     share_of([machine, container(Path::new("/sys/fs/cgroup/memory.max"))])
 }
