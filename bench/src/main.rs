@@ -31,12 +31,13 @@ use report::Report;
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 const USAGE: &str = "\
-usage: wane-bench NAME [--quick | --soak] [--archive] [--json FILE] [--check] [--dir DIR]
+usage: wane-bench NAME [--quick | --soak] [--archive] [--pairs] [--json FILE] [--check] [--dir DIR]
 
   NAME         memory, file, http, backends, coordination, blobs, device, stream, or all
   --quick      smaller sizes and shorter rounds: one to three minutes for each name
   --soak       larger sizes, where a benchmark has them: stream, 10 M messages
   --archive    stream alone: what archiving does to latencies, and nothing else
+  --pairs      file alone: wane and the peer that shares syncs too, and nothing else
   --json FILE  write ratios and rows as JSON
   --check      exit with 1 and name every ratio below its bar
   --dir DIR    where the stores on disk are put meanwhile (default: bench/out)
@@ -52,6 +53,8 @@ pub(crate) struct Options {
     pub(crate) soak: bool,
     /// Of the pull stream, what archiving does to it and nothing else.
     pub(crate) archive: bool,
+    /// Of the file store, what is compared with the peer that shares syncs and nothing else.
+    pub(crate) pairs: bool,
     check: bool,
     json: Option<PathBuf>,
     directory: Option<PathBuf>,
@@ -117,6 +120,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Command, lexopt::Error> {
             Long("quick") => options.quick = true,
             Long("soak") => options.soak = true,
             Long("archive") => options.archive = true,
+            Long("pairs") => options.pairs = true,
             Long("check") => options.check = true,
             Long("json") => options.json = Some(parser.value()?.into()),
             Long("dir") => options.directory = Some(parser.value()?.into()),

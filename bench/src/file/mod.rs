@@ -53,6 +53,10 @@ const CELLS: [(Operation, &[usize]); 4] = [
 pub(crate) fn run(options: &Options) -> Result<Report, BoxError> {
     let mut report = Report::default();
     let scratch = options.scratch()?;
+    if options.pairs {
+        pairs::run(scratch.path(), options.quick, &mut report)?;
+        return Ok(report);
+    }
     let bbolt = Bbolt::build();
     if let Err(reason) = &bbolt {
         report.note(format!("file: bbolt was not measured: {reason}"));
