@@ -37,12 +37,19 @@ impl Acknowledged {
         Ok((Self { path, file: Some(file), identity }, decode(identity, &bytes)))
     }
 
-    /// Notes that callers are about to be told of this commit.
+    /// Notes that callers are about to be told of this commit. Where there is no room for that, the file
+    /// says too little, as it may.
     pub(super) fn note(&mut self, commit: u64) -> io::Result<()> {
-        let noted = encode(self.identity, commit);
+        match self.write(&encode(self.identity, commit)) {
+            Err(error) if is_lack_of_room(&error) => Ok(()),
+            written => written,
+        }
+    }
+
+    fn write(&mut self, noted: &[u8]) -> io::Result<()> {
         let file = self.file()?;
         file.rewind()?;
-        file.write_all(&noted)
+        file.write_all(noted)
     }
 
     /// The file, after creating it where it is not there.
@@ -55,14 +62,6 @@ impl Acknowledged {
             }
         };
         Ok(self.file.insert(file))
-    }
-
-    /// The same where there is room. Where there is none, the file says too little, as it may.
-    pub(super) fn note_if_room(&mut self, commit: u64) -> io::Result<()> {
-        match self.note(commit) {
-            Err(error) if is_lack_of_room(&error) => Ok(()),
-            noted => noted,
-        }
     }
 }
 
@@ -83,6 +82,17 @@ fn decode(identity: u64, bytes: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A device on which nothing has room.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_is_no_reason_to_fail_and_anything_else_is() {
+        let at = |path: &str| Acknowledged { path: path.into(), file: None, identity: 5 };
+        let mut full = at("/dev/full");
+        assert!(is_lack_of_room(&full.write(b"something").unwrap_err()));
+        full.note(77).unwrap();
+        assert!(at("/dev").note(77).is_err());
+    }
 
     #[test]
     fn a_number_with_a_flipped_bit_counts_as_none() {

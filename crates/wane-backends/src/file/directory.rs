@@ -236,7 +236,7 @@ impl Directory {
         }
         // What is found is shown to callers from here on. It also takes the little room that later
         // numbers need.
-        acknowledged.note_if_room(commit).map_err(|error| self.io(error))?;
+        acknowledged.note(commit).map_err(|error| self.io(error))?;
         let directory = self.clone();
         let file = OpenFile { directory, lender, acknowledged };
         Ok(OpenedStore { engine, found, file, reserve, replayed, space })

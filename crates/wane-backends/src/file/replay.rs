@@ -74,7 +74,7 @@ impl Replayed {
     /// may have been stopped before its sync. The note also takes the little room that later numbers
     /// need.
     pub(super) fn note_last(&mut self) -> std::io::Result<()> {
-        self.acknowledged.note_if_room(self.recovered.last)
+        self.acknowledged.note(self.recovered.last)
     }
 
     /// What the log holds.

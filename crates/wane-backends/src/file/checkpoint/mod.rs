@@ -348,7 +348,7 @@ impl Checkpointer {
         // redb can panic on a page that rotted since it was verified.
         let applied = catch_unwind(AssertUnwindSafe(|| self.engine.apply(batch, chores, now)))
             .unwrap_or_else(|_| Err(BoxError::from("a page of the file is damaged").into()))?;
-        self.file.acknowledged.note_if_room(applied.commit).map_err(BoxError::from)?;
+        self.file.acknowledged.note(applied.commit).map_err(BoxError::from)?;
         let freed = self.engine.take_moved().freed;
         self.show(freed, reached)?;
         self.next_due = applied.next_due;

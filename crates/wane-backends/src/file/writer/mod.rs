@@ -313,7 +313,7 @@ impl Writer {
         self.pace.synced(self.shared.clock.monotonic().saturating_sub(began));
         self.shared.waiting.synced(self.pace.sync());
         // It is in the log, whatever becomes of the note, which may say too little.
-        self.acknowledged.note_if_room(sequence).map_err(|error| in_doubt(&error))?;
+        self.acknowledged.note(sequence).map_err(|error| in_doubt(&error))?;
         self.shared.publish(rows, below, self.log.segment(), sequence, now);
         Ok(())
     }
