@@ -513,14 +513,16 @@ fn page(
     limit: PageLimit,
 ) -> Result<Page, ReadError> {
     let start = [prefix, range.start()].concat();
+    // No key comes from before the start.
+    let within = |clustering: &&[u8]| range.end().is_none_or(|end| *clustering < end);
+    let is_within = |stored: &[u8]| stored.strip_prefix(prefix).is_some_and(|key| within(&key));
     let mut fill = PageFill::new(limit);
     let mut rest = None;
     let mut walked = 0;
-    let cut = view.walk(Bound::Included(&start), active, |stored, live| {
-        let Some(clustering) = stored.strip_prefix(prefix) else { return Ok(Walk::Stop) };
-        if !range.contains(clustering) {
+    let cut = view.walk(Bound::Included(&start), active, is_within, |stored, live| {
+        let Some(clustering) = stored.strip_prefix(prefix).filter(within) else {
             return Ok(Walk::Stop);
-        }
+        };
         walked += 1;
         if fill.is_full() || walked > PAGE_WALK {
             rest = Some(range.starting_at(clustering.to_vec()));
@@ -531,8 +533,7 @@ fn page(
         }
         Ok(Walk::On)
     })?;
-    let cut = cut.as_deref().and_then(|cut| cut.strip_prefix(prefix));
-    let cut = cut.filter(|clustering| range.contains(clustering));
+    let cut = cut.and_then(|cut| cut.strip_prefix(prefix)).filter(within);
     let rest = rest.or(cut.map(|clustering| range.starting_at(clustering.to_vec())));
     Ok(Page { rows: fill.into_rows(), rest })
 }
@@ -547,17 +548,22 @@ fn scan_page(
     let mut last = None;
     let mut walked = 0;
     // No stored key is empty, so the first page leaves nothing out.
-    view.walk(Bound::Excluded(after), &ActiveRows::none(), |stored, live| {
-        if fill.is_full() || walked >= PAGE_WALK {
-            return Ok(Walk::Stop);
-        }
-        walked += 1;
-        if let Some(held) = live {
-            fill.push(stored_key(stored)?, view.record(stored, held)?);
-        }
-        last = Some(stored.to_vec());
-        Ok(Walk::On)
-    })?;
+    view.walk(
+        Bound::Excluded(after),
+        &ActiveRows::none(),
+        |_| true,
+        |stored, live| {
+            if fill.is_full() || walked >= PAGE_WALK {
+                return Ok(Walk::Stop);
+            }
+            walked += 1;
+            if let Some(held) = live {
+                fill.push(stored_key(stored)?, view.record(stored, held)?);
+            }
+            last = Some(stored.to_vec());
+            Ok(Walk::On)
+        },
+    )?;
     let ended = !fill.is_full() && walked < PAGE_WALK;
     Ok((fill.into_rows(), last.filter(|_| !ended)))
 }

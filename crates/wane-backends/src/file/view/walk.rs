@@ -1,14 +1,14 @@
 //! What one reader sees: what is young and the tree, as one.
 
-use std::array;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::{array, hint};
 
 use wane::store::{PageLimit, Record, Timestamp};
 
 use super::Below;
 use crate::file::engine::{ReadError, Walk};
-use crate::file::young::{Generation, Held, Merge, Row, StoredKey, newest};
+use crate::file::young::{CopiedRows, Generation, Held, Merge, Row, newest};
 
 /// Rows of the active generation that one page looks at: they are copied under the lock.
 const ACTIVE_ROWS: usize = 1_024;
@@ -19,7 +19,7 @@ const AHEAD: usize = 16;
 /// What a page needs of the active generation.
 #[derive(Debug)]
 pub(in crate::file) struct ActiveRows {
-    rows: Vec<(StoredKey, Row)>,
+    rows: CopiedRows,
     /// There are more behind these.
     cut: bool,
 }
@@ -34,32 +34,34 @@ impl ActiveRows {
         is_within: impl Fn(&[u8]) -> bool,
     ) -> Self {
         let mut ahead = active.range(start);
-        let mut rows = Vec::with_capacity(limit.rows().min(ACTIVE_ROWS));
+        let mut rows = CopiedRows::with_capacity(limit.rows().min(ACTIVE_ROWS));
         let mut live = 0;
         loop {
-            // Each lies somewhere else in memory, and all of these are fetched at once.
-            let next: [_; AHEAD] =
-                array::from_fn(|_| ahead.next().map(|(key, row)| (key, &**key, row)));
+            let next: [_; AHEAD] = array::from_fn(|_| ahead.next().map(|(key, row)| (&**key, row)));
+            // Each lies somewhere else in memory. A look at all of these, before any is copied, has
+            // them fetched at once.
+            let looks = next.iter().flatten().map(|(key, row)| (key.last(), row.is_live(now)));
+            hint::black_box(looks.filter(|(last, live)| *last == Some(&0) && *live).count());
             for next in next {
-                let within = next.filter(|(_, key, _)| is_within(key));
-                let Some((key, _, row)) = within else { return Self { rows, cut: false } };
+                let within = next.filter(|(key, _)| is_within(key));
+                let Some((key, row)) = within else { return Self { rows, cut: false } };
                 if live > limit.rows() || rows.len() >= ACTIVE_ROWS {
                     return Self { rows, cut: true };
                 }
                 live += usize::from(row.is_live(now));
-                rows.push((Arc::clone(key), row.clone()));
+                rows.push(key, row);
             }
         }
     }
 
     /// None.
     pub(in crate::file) fn none() -> Self {
-        Self { rows: Vec::new(), cut: false }
+        Self { rows: CopiedRows::default(), cut: false }
     }
 
     /// The key from which on it is not known what there is.
-    fn end(&self) -> Option<&StoredKey> {
-        self.rows.last().filter(|_| self.cut).map(|(key, _)| key)
+    fn end(&self) -> Option<&[u8]> {
+        self.rows.last_key().filter(|_| self.cut)
     }
 }
 
@@ -102,15 +104,17 @@ impl View {
         self.below.tree.record(key, held)
     }
 
-    /// Hands every key from `start` on to `visit`, in order, with what it holds where that is live.
+    /// Hands every key from `start` on to `visit`, in order, with what it holds where that is live. It
+    /// may leave out keys from the first on that is not `is_wanted`.
     /// Returns the key before which it ended, where more of the active generation must be known.
-    pub(in crate::file) fn walk(
+    pub(in crate::file) fn walk<'a>(
         &self,
         start: Bound<&[u8]>,
-        active: &ActiveRows,
+        active: &'a ActiveRows,
+        is_wanted: impl Fn(&[u8]) -> bool,
         visit: impl FnMut(&[u8], Option<&Held>) -> Result<Walk, ReadError>,
-    ) -> Result<Option<StoredKey>, ReadError> {
-        let mut young = Merge::new(&active.rows, &self.below.sealed, start);
+    ) -> Result<Option<&'a [u8]>, ReadError> {
+        let mut young = Merge::new(&active.rows, &self.below.sealed, start, is_wanted);
         let mut walker = Walker { now: self.now, visit, end: active.end(), ended: None };
         self.below.tree.walk(start, |key, stored| {
             while let Some(((next, row), order)) = young.next_up_to(key) {
@@ -126,7 +130,7 @@ impl View {
             walker.step(key, row.held.as_ref())?;
         }
         let was_cut = matches!(walker.ended, Some(Ended::Cut) | None);
-        Ok(active.end().filter(|_| was_cut).cloned())
+        Ok(active.end().filter(|_| was_cut))
     }
 }
 
@@ -143,13 +147,13 @@ enum Ended {
 struct Walker<'a, V> {
     now: Timestamp,
     visit: V,
-    end: Option<&'a StoredKey>,
+    end: Option<&'a [u8]>,
     ended: Option<Ended>,
 }
 
 impl<V: FnMut(&[u8], Option<&Held>) -> Result<Walk, ReadError>> Walker<'_, V> {
     fn step(&mut self, key: &[u8], held: Option<&Held>) -> Result<Walk, ReadError> {
-        if self.end.is_some_and(|end| *key >= **end) {
+        if self.end.is_some_and(|end| key >= end) {
             self.ended = Some(Ended::Cut);
             return Ok(Walk::Stop);
         }

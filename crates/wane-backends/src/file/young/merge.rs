@@ -4,9 +4,10 @@ use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::{Generation, Row, Rows, StoredKey};
+use super::copied::CopiedIter;
+use super::{CopiedRows, Generation, Row, Rows};
 
-type Next<'a> = (&'a StoredKey, &'a Row);
+type Next<'a> = (&'a [u8], &'a Row);
 
 /// The rows of generations in the order of keys; of each key the newest.
 pub(in crate::file) struct Merge<'a> {
@@ -19,32 +20,51 @@ pub(in crate::file) struct Merge<'a> {
 /// The rows of one generation.
 struct Source<'a> {
     head: Next<'a>,
-    rest: Rows<'a>,
+    rest: Rest<'a>,
+}
+
+/// Those that come after its first.
+enum Rest<'a> {
+    Copied(CopiedIter<'a>),
+    Shared(Rows<'a>),
+}
+
+impl<'a> Rest<'a> {
+    fn next(&mut self) -> Option<Next<'a>> {
+        match self {
+            Self::Copied(rows) => rows.next(),
+            Self::Shared(rows) => rows.next().map(|(key, row)| (&**key, row)),
+        }
+    }
 }
 
 impl<'a> Source<'a> {
-    fn new(mut rows: Rows<'a>) -> Option<Self> {
-        Some(Self { head: rows.next()?, rest: rows })
+    fn new(mut rest: Rest<'a>) -> Option<Self> {
+        Some(Self { head: rest.next()?, rest })
     }
 }
 
 impl<'a> Merge<'a> {
-    /// Merges `active`, which comes in the order of keys and is newer than all, with those of
-    /// `sealed`, oldest first, from `start` on.
+    /// Merges `active`, which is newer than all, with those of `sealed`, oldest first, from `start` on.
+    /// Generations that have nothing of what `is_wanted` from there on are left out, so that nobody
+    /// compares with them: keys that are wanted come before all others.
     pub(in crate::file) fn new(
-        active: &'a [(StoredKey, Row)],
+        active: &'a CopiedRows,
         sealed: &'a [Arc<Generation>],
         start: Bound<&[u8]>,
+        is_wanted: impl Fn(&[u8]) -> bool,
     ) -> Self {
-        let sealed = sealed.iter().rev().map(|generation| generation.range(start));
-        let sources = [Rows::Sorted(active.iter())].into_iter().chain(sealed);
-        Self { sources: sources.filter_map(Source::new).collect(), least: None }
+        let shared = |generation: &'a Arc<Generation>| Rest::Shared(generation.range(start));
+        let sealed = sealed.iter().rev().map(shared);
+        let sources = [Rest::Copied(active.iter())].into_iter().chain(sealed);
+        let sources = sources.filter_map(Source::new).filter(|source| is_wanted(source.head.0));
+        Self { sources: sources.collect(), least: None }
     }
 
     /// The next row, if its key comes before `key` or is the same, and which of both.
     pub(in crate::file) fn next_up_to(&mut self, key: &[u8]) -> Option<(Next<'a>, Ordering)> {
         let least = self.least()?;
-        let order = (**self.sources[least].head.0).cmp(key);
+        let order = self.sources[least].head.0.cmp(key);
         if order.is_gt() {
             return None;
         }
@@ -143,10 +163,10 @@ mod tests {
         sealed: &[Arc<Generation>],
         start: Bound<&[u8]>,
     ) -> Vec<(String, Option<String>)> {
-        let active: Vec<_> =
-            active.iter().map(|(key, value)| (key.as_bytes().into(), row(*value))).collect();
+        let mut copied = CopiedRows::default();
+        active.iter().for_each(|(key, value)| copied.push(key.as_bytes(), &row(*value)));
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        Merge::new(&active, sealed, start)
+        Merge::new(&copied, sealed, start, |_| true)
             .map(|(key, row)| (text(key), row.held.as_ref().map(|held| text(&held.record.value))))
             .collect()
     }
@@ -183,6 +203,19 @@ mod tests {
             assert_eq!(from(Bound::Excluded(b"c")), owned(&[]));
             assert_eq!(from(Bound::Included(b"aa")).len(), 2);
         }
+    }
+
+    #[test]
+    fn generations_with_nothing_that_is_wanted_are_not_compared_with() {
+        let near = generation(&[("a", Some("1")), ("b", Some("2"))]);
+        let far = generation(&[("x", Some("8")), ("a", Some("0"))]);
+        let (none, sealed) = (CopiedRows::default(), [near, far]);
+        let merge = |start: &'static [u8]| {
+            Merge::new(&none, &sealed, Bound::Included(start), |key| key < &b"x"[..])
+        };
+        assert_eq!((merge(b"a").sources.len(), merge(b"b").sources.len()), (2, 1));
+        let keys: Vec<_> = merge(b"b").map(|(key, _)| key).collect();
+        assert_eq!(keys, [b"b"]);
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! A generation says what a key came to hold, or that it came to hold nothing. The newest
 //! generation that knows a key decides; where none does, the tree does.
 
+mod copied;
 mod merge;
 mod order;
 
@@ -22,6 +23,7 @@ use std::sync::Arc;
 
 use wane::store::{Record, Timestamp, Value};
 
+pub(super) use self::copied::CopiedRows;
 pub(super) use self::merge::Merge;
 use self::order::OrderedKey;
 use super::format::{Entry, Place, StoredRecord};
@@ -195,8 +197,9 @@ impl Generation {
             });
             return Rows::Sorted(self.slots[first..].iter());
         };
-        let order = order.range::<[u8], _>((start, Bound::Unbounded));
-        Rows::Ordered(order, &self.slots)
+        // With its first bytes at hand, as those it is compared with have theirs.
+        let start = start.map(|start| OrderedKey::new(&start.into()));
+        Rows::Ordered(order.range((start, Bound::Unbounded)), &self.slots)
     }
 }
 

@@ -3,7 +3,6 @@
 //! Finding a place in the order compares dozens of keys, and each of them lies somewhere else in
 //! memory. So the order has their first bytes at hand, which mostly decide.
 
-use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -43,12 +42,6 @@ impl Ord for OrderedKey {
 impl PartialOrd for OrderedKey {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
-    }
-}
-
-impl Borrow<[u8]> for OrderedKey {
-    fn borrow(&self) -> &[u8] {
-        &self.key
     }
 }
 
