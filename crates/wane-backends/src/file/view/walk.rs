@@ -38,10 +38,7 @@ impl ActiveRows {
         let mut live = 0;
         loop {
             let next: [_; AHEAD] = array::from_fn(|_| ahead.next().map(|(key, row)| (&**key, row)));
-            // Each lies somewhere else in memory. A look at all of these, before any is copied, has
-            // them fetched at once.
-            let looks = next.iter().flatten().map(|(key, row)| (key.last(), row.is_live(now)));
-            hint::black_box(looks.filter(|(last, live)| *last == Some(&0) && *live).count());
+            fetch(&next, now);
             for next in next {
                 let within = next.filter(|(key, _)| is_within(key));
                 let Some((key, row)) = within else { return Self { rows, cut: false } };
@@ -63,6 +60,13 @@ impl ActiveRows {
     fn end(&self) -> Option<&[u8]> {
         self.rows.last_key().filter(|_| self.cut)
     }
+}
+
+/// Has these rows fetched at once, as each lies somewhere else in memory, by a look at all of them before
+/// anything is done with one. Nothing depends on what is seen.
+fn fetch(rows: &[Option<(&[u8], &Row)>], now: Timestamp) {
+    let looks = rows.iter().flatten().map(|(key, row)| (key.last(), row.is_live(now)));
+    hint::black_box(looks.filter(|(last, live)| *last == Some(&0) && *live).count());
 }
 
 /// The store at one instant, but for the active generation.
