@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use wane::clock::{ManualClock, SharedClock, SystemClock};
-use wane::store::{Fence, Key, Life, Store, StoreError, Value, Write};
+use wane::store::{Fence, Key, Life, Store, StoreError, Ttl, Value, Write};
 use wane_backends::file::{Fault, FaultyDisk, FileSettings, FileStore};
 
 use crate::proof::ledger::{self, Answer, Ledger, Line};
 use crate::proof::verifier::{self, Verifier};
 use crate::proof::workload::Workload;
-use crate::proof::{Chance, check_reopened, count, runtime, size_of_log, wait};
+use crate::proof::{Chance, check_reopened, copied, count, runtime, size_of_log, wait};
 
 fn key(name: &str) -> Key {
     Key::new(b"full", name.as_bytes()).unwrap()
@@ -132,6 +132,64 @@ fn a_disk_that_is_full_from_any_call_on_is_survived() {
         drop(store);
         let store = FileStore::open(home.path(), SystemClock::shared()).unwrap();
         runtime().block_on(check(&store, &written));
+    }
+}
+
+/// A store on a disk that has been full for long, with something on it that has expired, and whose
+/// reserve somebody else has taken.
+async fn full_for_long(bench: &Bench, clock: &ManualClock) {
+    let Bench { home, disk, store } = bench;
+    let dies = Write::new(value(200_000), Life::For(Ttl::from_secs(1).unwrap()));
+    assert!(store.put(&key("dies"), dies).await.unwrap().is_applied());
+    put(store, "stays", 200_000).await.unwrap();
+    store.flush().await.unwrap();
+    let reserve = home.path().join("reserve");
+    std::fs::remove_file(&reserve).unwrap();
+    std::fs::create_dir(&reserve).unwrap();
+    disk.arm(Fault::DiskFull, 0);
+    assert_eq!(told(&put(store, "none", 100).await), Told::NotApplied);
+    for _ in 0..10 {
+        clock.advance(Duration::from_secs(60));
+        wait(Duration::from_millis(5));
+    }
+}
+
+/// Room comes back, and is gone again at any call of what follows. What is acknowledged after that is
+/// in the file, not in memory alone.
+#[test]
+fn room_that_comes_and_goes_leaves_nothing_in_memory_alone() {
+    for last_call in 0.. {
+        let clock = ManualClock::seeded(last_call);
+        let bench = Bench::new(last_call, Arc::clone(&clock) as SharedClock);
+        let Bench { home, disk, store } = &bench;
+        let mut written = vec![("stays", Told::Applied), ("dies", Told::NotApplied)];
+        runtime().block_on(async {
+            full_for_long(&bench, &clock).await;
+            disk.make_room();
+            disk.arm(Fault::DiskFull, last_call);
+            clock.advance(Duration::from_secs(60));
+        });
+        let struck = (0..100).any(|_| {
+            wait(Duration::from_millis(2));
+            disk.struck().is_some()
+        });
+        wait(Duration::from_millis(10));
+        runtime().block_on(async {
+            disk.make_room();
+            std::fs::remove_dir(home.path().join("reserve")).unwrap();
+            put_before_long(store, &clock, "late", 200_000).await;
+            written.push(("late", Told::Applied));
+            store.flush().await.unwrap();
+            check(store, &written).await;
+        });
+        let killed = copied(home.path());
+        let opened = FileStore::open(killed.path(), SystemClock::shared());
+        let opened = opened.unwrap_or_else(|error| panic!("full from call {last_call}: {error}"));
+        runtime().block_on(check(&opened, &written));
+        if !struck {
+            assert!(last_call > 12, "only {last_call} calls to the disk");
+            break;
+        }
     }
 }
 

@@ -46,7 +46,7 @@ impl Checkpointer {
             return false;
         }
         let fits = self.fits(now, BUSY) || (can_remove && self.fits_with_reserve(now));
-        if !fits || !self.has_made_up(now) {
+        if !fits || !self.has_made_up(now) || !self.is_accepted() {
             return false;
         }
         self.room.found(now);
@@ -71,8 +71,8 @@ impl Checkpointer {
         }
         self.unaccepted = None;
         // One that did not fit may turn out to be in the file, which is then opened anew, and that may
-        // not have fitted: what comes next would be held in memory alone.
-        self.commit(Batch::default(), chores, None).is_ok() && self.unaccepted.is_none()
+        // not have fitted.
+        self.commit(Batch::default(), chores, None).is_ok() && self.is_accepted()
     }
 
     /// The same for a small removal, once some of the reserve is given up.

@@ -307,6 +307,11 @@ impl Checkpointer {
         self.shared.check().is_ok()
     }
 
+    /// Whether what opening the file again had to write is in it.
+    pub(super) fn is_accepted(&self) -> bool {
+        self.unaccepted.is_none()
+    }
+
     /// Makes a batch durable and shows the tree with it, where `reached` is a generation that has
     /// reached it whole. Where that fails for another reason than a full disk, notes that for all
     /// callers.
@@ -326,6 +331,10 @@ impl Checkpointer {
         chores: Chores,
         reached: Option<&Arc<Generation>>,
     ) -> Result<Applied, Failure> {
+        // It would be made in memory alone.
+        if !self.is_accepted() {
+            return Err(Failure::NoRoom);
+        }
         let before = self.engine.last_commit();
         self.try_commit(batch, chores, reached).or_else(|unapplied| {
             if self.file.lender.only_lacked_room() {
@@ -461,7 +470,7 @@ impl Checkpointer {
         if !self.compaction.due || !self.pack_if_worthwhile() {
             return;
         }
-        if !self.is_made_up() {
+        if !self.is_made_up() || !self.is_accepted() {
             return;
         }
         self.set_room_aside();
