@@ -528,18 +528,21 @@ impl Checkpointer {
         let shared = Arc::clone(&self.shared);
         let (outcome, _replaced) = shared.while_busy(|| {
             shared.without_tree(|| match self.engine.compact() {
+                // A scan still holds a snapshot, and nothing was begun.
+                Err(redb::CompactionError::TransactionInProgress) => {
+                    Ok(((Ok(false), None), self.engine.snapshot()?))
+                }
                 Err(_) if self.file.lender.only_lacked_room() => {
                     let ((_, replaced), snapshot) = self.reopen()?;
-                    Ok(((Ok(()), Some(replaced)), snapshot))
+                    Ok(((Ok(true), Some(replaced)), snapshot))
                 }
-                compacted => Ok(((compacted, None), self.engine.snapshot()?)),
+                compacted => Ok(((compacted.map(|()| true), None), self.engine.snapshot()?)),
             })
         })?;
-        match outcome {
-            Ok(()) => self.compaction.size = self.shared.tree_size()?,
-            // A scan still holds a snapshot: another time.
-            Err(redb::CompactionError::TransactionInProgress) => self.compaction.due = true,
-            Err(error) => return Err(error.into()),
+        match outcome? {
+            true => self.compaction.size = self.shared.tree_size()?,
+            // Another time.
+            false => self.compaction.due = true,
         }
         Ok(())
     }
