@@ -197,10 +197,10 @@ impl Directory {
         })?;
         // From here on the store is in its place; without the file beside it, it opens as well.
         sync(&self.path)
-            .and_then(|()| fs::rename(draft.acknowledged(), self.acknowledged()))
+            .and_then(|()| if_there(fs::rename(draft.acknowledged(), self.acknowledged())))
             .and_then(|()| fs::remove_file(draft.records()))
-            .and_then(|()| remove_if_there(&draft.values()))
-            .and_then(|()| remove_if_there(&draft.reserve()))
+            .and_then(|()| if_there(fs::remove_file(draft.values())))
+            .and_then(|()| if_there(fs::remove_file(draft.reserve())))
             .and_then(|()| fs::remove_dir_all(draft.log()))
             .and_then(|()| sync(&draft.path))
             .and_then(|()| sync(&self.path))
@@ -213,11 +213,8 @@ impl Directory {
             return Err(OpenError::Exists { path: self.path.clone() });
         }
         // Left behind by another store that was here, or by an attempt that was cut short.
-        remove_if_there(&self.values()).map_err(|error| self.io(error))?;
-        match fs::hard_link(draft.values(), self.values()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            linked => linked.map_err(|error| self.io(error)),
-        }
+        if_there(fs::remove_file(self.values())).map_err(|error| self.io(error))?;
+        if_there(fs::hard_link(draft.values(), self.values())).map_err(|error| self.io(error))
     }
 
     /// Opens the store that is here, on what `disk` makes of its files, and checks that it is whole.
@@ -441,10 +438,11 @@ fn is_kind(error: &BoxError, kind: io::ErrorKind) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == kind)
 }
 
-fn remove_if_there(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
+/// What was done to a file, which need not have been there.
+fn if_there(done: io::Result<()>) -> io::Result<()> {
+    match done {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
+        done => done,
     }
 }
 

@@ -65,6 +65,17 @@ async fn large_values_are_placed_with_their_store() {
     assert!(names(&draft).is_empty());
 }
 
+/// The note of the last commit may never have been written, where the disk was full.
+#[tokio::test]
+async fn a_store_without_a_note_of_its_last_commit_is_placed() {
+    let directory = tempfile::tempdir().unwrap();
+    let draft = draft(&directory, "filled").await;
+    fs::remove_file(draft.join("acknowledged")).unwrap();
+    FileStore::place(&draft, directory.path()).unwrap();
+    assert!(names(&draft).is_empty());
+    assert_eq!(held(directory.path()).await, b"filled");
+}
+
 #[tokio::test]
 async fn a_store_in_the_place_is_left_as_it_is() {
     let directory = tempfile::tempdir().unwrap();
