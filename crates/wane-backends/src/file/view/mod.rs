@@ -12,6 +12,7 @@
 //! reached the tree leaves at the instant at which the tree shows it.
 
 mod oldest;
+mod reading;
 mod walk;
 
 use std::collections::HashSet;
@@ -26,7 +27,7 @@ use wane::store::{BoxError, StoreError, Timestamp};
 
 pub(super) use self::oldest::Oldest;
 pub(super) use self::walk::{ActiveRows, View};
-use super::engine::{ReadError, Snapshot};
+use super::engine::Snapshot;
 use super::log::Segments;
 use super::queue::{KeyedChange, Lookup, Queue};
 use super::reserve::Reserve;
@@ -498,99 +499,4 @@ impl Shared {
     pub(super) fn check(&self) -> Result<(), StoreError> {
         if self.failure.get().is_some() { Err(self.failure()) } else { Ok(()) }
     }
-
-    /// Runs `read` on what is there, after the group in flight where that `concerns` it. What it
-    /// needs of the active generation is what `copy` takes from it.
-    pub(super) async fn read<A, T>(
-        &self,
-        concerns: impl Fn(&Group) -> bool,
-        copy: impl Fn(&Generation, Timestamp) -> A,
-        read: impl Fn(&View, &A) -> Result<T, ReadError>,
-    ) -> Result<T, StoreError> {
-        let now = self.clock.now();
-        loop {
-            let (view, active) = match self.look(now, &concerns, &copy)? {
-                Look::Wait(group) => {
-                    group.landing().await;
-                    continue;
-                }
-                Look::See(view, active) => (view, active),
-            };
-            match read(&view, &active) {
-                Err(ReadError::Engine(error)) if !self.is_replaced(view.generation()).await => {
-                    return Err(self.refused(ReadError::Engine(error)));
-                }
-                Err(ReadError::Engine(_)) => {}
-                Err(ReadError::Record(error)) => return Err(error),
-                Ok(found) => return Ok(found),
-            }
-        }
-    }
-
-    /// Takes what a reader needs, all at one instant.
-    fn look<A>(
-        &self,
-        now: Timestamp,
-        concerns: impl Fn(&Group) -> bool,
-        copy: impl Fn(&Generation, Timestamp) -> A,
-    ) -> Result<Look<A>, StoreError> {
-        self.check()?;
-        let visible = self.visible.read();
-        let now = now.max(visible.as_of);
-        let in_flight = visible.in_flight.as_ref().filter(|group| group.decided < now);
-        if let Some(group) = in_flight.filter(|group| concerns(group)) {
-            return Ok(Look::Wait(Arc::clone(group)));
-        }
-        let below = visible.below.clone().ok_or_else(|| self.failure())?;
-        Ok(Look::See(View { now, below }, copy(&visible.active, now)))
-    }
-
-    /// What the caller is told about a read that failed. An unreadable file fails the store.
-    pub(super) fn refused(&self, error: ReadError) -> StoreError {
-        match error {
-            ReadError::Record(error) => error,
-            ReadError::Engine(error) => {
-                self.fail(&error.to_string());
-                self.failure()
-            }
-        }
-    }
-
-    /// Whether another engine has taken the place of the one with this number. An engine that ran
-    /// out of room reads no more either, and is replaced before its commit is over.
-    pub(super) async fn is_replaced(&self, generation: u64) -> bool {
-        loop {
-            let idle = self.idle.notified();
-            if !self.busy.load(Ordering::SeqCst) {
-                break;
-            }
-            idle.await;
-        }
-        let visible = self.visible.read();
-        let current = visible.below.as_ref().map(|below| below.tree.generation);
-        current.is_some_and(|current| current != generation)
-    }
-
-    /// A view for longer than a moment: it depends neither on a group in flight nor on the active
-    /// generation.
-    pub(super) async fn settled_view(&self) -> Result<View, StoreError> {
-        let now = self.clock.now();
-        let in_flight = self.visible.read().in_flight.clone();
-        if let Some(group) = in_flight {
-            group.landing().await;
-        }
-        self.check()?;
-        let mut visible = self.visible.write();
-        self.seal_visible(&mut visible);
-        let below = visible.below.clone().ok_or_else(|| self.failure())?;
-        Ok(View { now: now.max(visible.as_of), below })
-    }
-}
-
-/// What a reader finds when it looks.
-enum Look<A> {
-    /// A group that it must wait for.
-    Wait(Arc<Group>),
-    /// What it came for.
-    See(View, A),
 }
