@@ -11,6 +11,7 @@
 //! time, so a reader waits once at most. What lies below changes as a whole: a generation that has
 //! reached the tree leaves at the instant at which the tree shows it.
 
+mod busy;
 mod oldest;
 mod reading;
 mod walk;
@@ -25,6 +26,7 @@ use tokio::sync::Notify;
 use wane::clock::SharedClock;
 use wane::store::{BoxError, StoreError, Timestamp};
 
+use self::busy::Busy;
 pub(super) use self::oldest::Oldest;
 pub(super) use self::walk::{ActiveRows, View};
 use super::engine::Snapshot;
@@ -59,10 +61,8 @@ pub(super) struct Shared {
     wanted: AtomicU64,
     /// Up to which of those it was looked for since.
     sought: AtomicU64,
-    /// The tree is being written: what goes wrong with reading it may be about to be mended.
-    busy: AtomicBool,
-    /// It is not any more.
-    idle: Notify,
+    /// Whether the tree is being written: what goes wrong with reading it may be about to be mended.
+    busy: Busy,
     /// The tree cannot be brought up to date for want of room.
     pub(super) lacks_room: AtomicBool,
     /// Held while a full disk empties itself, and while large values are written: they must not take
@@ -175,8 +175,7 @@ impl Shared {
             hurry: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
             sought: AtomicU64::new(0),
-            busy: AtomicBool::new(false),
-            idle: Notify::new(),
+            busy: Busy::default(),
             lacks_room: AtomicBool::new(false),
             clearing: Mutex::new(()),
             path,
@@ -425,11 +424,7 @@ impl Shared {
 
     /// Runs a commit of the tree.
     pub(super) fn while_busy<T>(&self, commit: impl FnOnce() -> T) -> T {
-        self.busy.store(true, Ordering::SeqCst);
-        let done = commit();
-        self.busy.store(false, Ordering::SeqCst);
-        self.idle.notify_waiters();
-        done
+        self.busy.during(commit)
     }
 
     /// Fails the store, as its tree cannot be read, unless another engine has taken the place of the

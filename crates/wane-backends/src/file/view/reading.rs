@@ -1,7 +1,6 @@
 //! What a reader does: it takes the time, then what is young and what lies below, all at one instant.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use wane::store::{StoreError, Timestamp};
 
@@ -102,13 +101,7 @@ impl Shared {
     /// Whether another engine has taken the place of the one with this number. An engine that ran
     /// out of room reads no more either, and is replaced before its commit is over.
     pub(in crate::file) async fn is_replaced(&self, generation: u64) -> bool {
-        loop {
-            let idle = self.idle.notified();
-            if !self.busy.load(Ordering::SeqCst) {
-                break;
-            }
-            idle.await;
-        }
+        self.busy.over().await;
         let visible = self.visible.read();
         let current = visible.below.as_ref().map(|below| below.tree.generation);
         current.is_some_and(|current| current != generation)
