@@ -104,13 +104,14 @@ impl MemoryStore {
         Ok(Self { inner: Arc::new(Inner { core, sweeper }) })
     }
 
-    /// Bytes allocated for slots, the hash index and values kept outside of slots. Walks them all.
+    /// Bytes allocated for slots, the indexes, and values kept outside of slots. Walks them all.
     pub fn allocated_bytes(&self) -> usize {
-        let points = &self.inner.core.points;
+        let Core { points, ranges, wheel, .. } = &*self.inner.core;
         let outside = points.all_ids().filter_map(|id| {
             points.visit(id, |slot| slot.lock().entry.as_ref().map(|e| e.bytes_outside()))?
         });
-        points.allocated_bytes() + outside.sum::<usize>()
+        let indexes = ranges.allocated_bytes() + wheel.lock().allocated_bytes();
+        points.allocated_bytes() + indexes + outside.sum::<usize>()
     }
 }
 
@@ -260,11 +261,11 @@ impl Core {
         };
         let fill = PageFill::new(limit);
         let mut page = PageWalk { core: self, partition, now: self.clock.now(), fill };
-        let mut ahead = ArrayVec::<tree::Row, AHEAD>::new();
+        let mut ahead = ArrayVec::<tree::Row<SlotId>, AHEAD>::new();
         let mut walked = 0;
         let mut next = None;
         rows.walk(range.start(), |row| {
-            if !range.contains(row.clustering.as_slice()) {
+            if !range.contains(row.name.as_slice()) {
                 return ControlFlow::Break(());
             }
             if ahead.len() >= page.fill.room().min(AHEAD) {
@@ -272,12 +273,12 @@ impl Core {
             }
             walked += 1;
             if next.is_none() && (page.fill.is_full() || walked > PAGE_WALK) {
-                next = Some(row.clustering.clone());
+                next = Some(row.name.clone());
             }
             if next.is_some() {
                 return ControlFlow::Break(());
             }
-            self.points.visit(row.id, Slot::warm);
+            self.points.visit(row.to, Slot::warm);
             ahead.push(row.clone());
             ControlFlow::Continue(())
         });
@@ -297,15 +298,15 @@ struct PageWalk<'a> {
 
 impl PageWalk<'_> {
     /// Adds those of `ahead` that still live, and returns the first that the page has no room for.
-    fn take(&mut self, ahead: &mut ArrayVec<tree::Row, AHEAD>) -> Option<tree::Clustering> {
+    fn take(&mut self, ahead: &mut ArrayVec<tree::Row<SlotId>, AHEAD>) -> Option<tree::Name> {
         for row in ahead.drain(..) {
             if self.fill.is_full() {
-                return Some(row.clustering);
+                return Some(row.name);
             }
-            self.core.points.visit(row.id, |slot| {
+            self.core.points.visit(row.to, |slot| {
                 let state = slot.lock();
                 let entry = state.entry.as_ref().filter(|entry| {
-                    entry.key.clustering() == row.clustering.as_slice()
+                    entry.key.clustering() == row.name.as_slice()
                         && entry.key.partition() == self.partition.as_bytes()
                 });
                 if let Some(entry) = entry.filter(|entry| entry.is_live(|| self.now)) {

@@ -154,17 +154,16 @@ fn indexed_after(core: &Core, after: Option<&Place>) -> Vec<(Place, SlotId)> {
     let first_shard = after.map_or(0, |(shard, _)| *shard);
     for shard in first_shard..super::ranges::SHARDS {
         let key = after.filter(|(in_shard, _)| *in_shard == shard).map(|(_, key)| key);
-        let mut next = match key {
-            Some(key) => core.ranges.next_partition(shard, Bound::Included(key.partition())),
-            None => core.ranges.next_partition(shard, Bound::Unbounded),
-        };
+        let first = key.map_or(&[][..], |key| key.partition());
+        let mut next = core.ranges.next_partition(shard, first, None);
         while let Some((partition, rows)) = next {
-            let key = key.filter(|key| *key.partition() == *partition);
+            let partition = partition.as_slice();
+            let key = key.filter(|key| key.partition() == partition);
             let start = key.map_or(&[][..], |key| key.clustering());
             rows.walk(start, |row| {
-                let clustering = row.clustering.as_slice();
+                let clustering = row.name.as_slice();
                 if key.is_none_or(|key| key.clustering() != clustering) {
-                    found.push(((shard, Key::join(&partition, clustering)), row.id));
+                    found.push(((shard, Key::join(partition, clustering)), row.to));
                 }
                 if found.len() < STRIDE {
                     ControlFlow::Continue(())
@@ -175,7 +174,7 @@ fn indexed_after(core: &Core, after: Option<&Place>) -> Vec<(Place, SlotId)> {
             if found.len() >= STRIDE {
                 return found;
             }
-            next = core.ranges.next_partition(shard, Bound::Excluded(&partition));
+            next = core.ranges.next_partition(shard, partition, Some(partition));
         }
     }
     found

@@ -1,36 +1,33 @@
 //! The ordered index: for each partition a tree of its rows, found without a lock by readers.
 //!
-//! Partitions are divided over shards, and a shard publishes its map whole. A partition appears
-//! with its first row and goes with its last: writers that meet one on its way out look again.
+//! Partitions are divided over shards, and those of a shard are rows of a tree themselves. A
+//! partition appears with its first row and goes with its last: writers that meet one on its way out
+//! look again.
 
-use std::collections::BTreeMap;
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use super::points::SlotId;
-use super::tree::{Row, Tree};
+use super::tree::{Name, Row, Tree};
 use crate::store::Key;
 
-/// Few enough to cost nothing when empty, enough to keep the maps small.
+/// Few enough to cost nothing when empty, enough for writers not to meet.
 pub(super) const SHARDS: usize = 256;
-
-type Map = BTreeMap<Arc<[u8]>, Arc<Rows>>;
 
 /// The rows of one partition.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
-    tree: Tree,
+    tree: Tree<SlotId>,
     /// Held by whoever changes the tree; true once the partition has left its shard.
     gone: Mutex<bool>,
 }
 
 #[derive(Debug, Default)]
 struct Shard {
-    map: ArcSwap<Map>,
-    /// Held by whoever replaces the map.
+    partitions: Tree<Arc<Rows>>,
+    /// Held by whoever adds or removes a partition.
     changing: Mutex<()>,
 }
 
@@ -55,22 +52,29 @@ impl Ranges {
 
     /// The rows of a partition.
     pub(super) fn rows(&self, partition: &[u8]) -> Option<Arc<Rows>> {
-        self.shards[self.shard_of(partition)].map.load().get(partition).cloned()
+        self.shards[self.shard_of(partition)].partitions.get(partition)
     }
 
-    /// The first partition of a shard at or after a bound, with its rows.
+    /// The first partition of a shard from `start` on that is not `but`, with its rows.
     pub(super) fn next_partition(
         &self,
         shard: usize,
-        from: Bound<&[u8]>,
-    ) -> Option<(Arc<[u8]>, Arc<Rows>)> {
-        let map = self.shards[shard].map.load();
-        let mut after = map.range::<[u8], _>((from, Bound::Unbounded));
-        after.next().map(|(partition, rows)| (Arc::clone(partition), Arc::clone(rows)))
+        start: &[u8],
+        but: Option<&[u8]>,
+    ) -> Option<(Name, Arc<Rows>)> {
+        let mut found = None;
+        self.shards[shard].partitions.walk(start, |partition| {
+            if but == Some(partition.name.as_slice()) {
+                return ControlFlow::Continue(());
+            }
+            found = Some((partition.name.clone(), Arc::clone(&partition.to)));
+            ControlFlow::Break(())
+        });
+        found
     }
 
     pub(super) fn insert(&self, key: &Key, id: SlotId) {
-        let row = Row { clustering: key.clustering().into(), id };
+        let row = Row { name: key.clustering().into(), to: id };
         loop {
             let rows = self.rows(key.partition());
             let rows = rows.unwrap_or_else(|| self.add_partition(key.partition()));
@@ -94,29 +98,36 @@ impl Ranges {
     fn add_partition(&self, partition: &[u8]) -> Arc<Rows> {
         let shard = &self.shards[self.shard_of(partition)];
         let _changing = shard.changing.lock();
-        let map = shard.map.load();
-        if let Some(rows) = map.get(partition) {
-            return Arc::clone(rows);
-        }
-        let rows = Arc::<Rows>::default();
-        let mut next = Map::clone(&map);
-        next.insert(partition.into(), Arc::clone(&rows));
-        shard.map.store(Arc::new(next));
-        rows
+        shard.partitions.get(partition).unwrap_or_else(|| {
+            let rows = Arc::<Rows>::default();
+            shard.partitions.insert(Row { name: partition.into(), to: Arc::clone(&rows) });
+            rows
+        })
     }
 
     fn remove_partition(&self, partition: &[u8]) {
         let shard = &self.shards[self.shard_of(partition)];
         let _changing = shard.changing.lock();
-        let mut next = Map::clone(&shard.map.load());
-        next.remove(partition);
-        shard.map.store(Arc::new(next));
+        shard.partitions.remove(partition);
+    }
+
+    /// Bytes allocated for partitions and their rows. Walks them all.
+    pub(super) fn allocated_bytes(&self) -> usize {
+        let of_shard = |shard: &Shard| {
+            let mut bytes = shard.partitions.allocated_bytes();
+            shard.partitions.walk(&[], |partition| {
+                bytes += size_of::<Rows>() + partition.to.tree.allocated_bytes();
+                ControlFlow::Continue(())
+            });
+            bytes
+        };
+        self.shards.iter().map(of_shard).sum()
     }
 }
 
 impl Rows {
     /// Hands the rows from `start` on to `visit`, in order, until it breaks.
-    pub(super) fn walk(&self, start: &[u8], visit: impl FnMut(&Row) -> ControlFlow<()>) {
+    pub(super) fn walk(&self, start: &[u8], visit: impl FnMut(&Row<SlotId>) -> ControlFlow<()>) {
         self.tree.walk(start, visit);
     }
 }

@@ -1,21 +1,23 @@
-//! The ordered rows of one partition: a tree of three levels that readers walk without a lock.
+//! An ordered index that readers walk without a lock: the rows of a partition, or the partitions of
+//! a shard.
 //!
-//! A node is one immutable list, published by the cell in its parent's list. One writer at a time
-//! replaces the list of a leaf to add or remove a row. When a leaf overflows or runs low, its
-//! parent's list is replaced by one with new cells, and the old cells stay as they were for whoever
-//! still reads them. So a reader finds every row that was there when it began, in order and once.
+//! A few rows are one list, which takes what they take: most partitions have a row or two. More are
+//! a tree of three levels. A node is one immutable list, published by the cell in its parent's list.
+//! One writer at a time replaces the list of a leaf to add or remove a row. When a leaf overflows or
+//! runs low, its parent's list is replaced by one with new cells, and the old cells stay as they were
+//! for whoever still reads them. So a reader finds every row that was there when it began, in order
+//! and once.
 //!
-//! Rows carry their own clustering: a slot may be reused while an old leaf still names it. Lists
+//! Rows carry their own names: a slot may be reused while an old leaf still leads to it. Lists
 //! are stored in place, so that a step down costs one cache miss and not three.
 
 use std::fmt::Debug;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use arrayvec::ArrayVec;
 
-use super::points::SlotId;
 use crate::store::inline::InlineBytes;
 
 /// The most rows or cells of a node, but for the root's. With it a node takes 2.5 KB, just below a
@@ -25,30 +27,31 @@ const MOST: usize = 62;
 /// A node with fewer is joined to its neighbour, where the two make a node that is not full.
 const FEW: usize = MOST / 4;
 
-pub(super) type Clustering = InlineBytes<30>;
+/// What rows are ordered by.
+pub(super) type Name = InlineBytes<30>;
 
-/// A row: its clustering and where its record is.
+/// A row: its name, and what it leads to.
 #[derive(Debug, Clone)]
-pub(super) struct Row {
-    pub(super) clustering: Clustering,
-    pub(super) id: SlotId,
+pub(super) struct Row<V> {
+    pub(super) name: Name,
+    pub(super) to: V,
 }
 
 /// The lowest level.
-type Leaf = ArrayVec<Row, MOST>;
+type Leaf<V> = ArrayVec<Row<V>, MOST>;
 
 /// A level above another.
 type Branch<N> = ArrayVec<Cell<N>, MOST>;
 
-/// Where a node is published, with the least clustering that belongs there.
+/// Where a node is published, with the least name that belongs there.
 #[derive(Debug)]
 struct Cell<N> {
-    first: Clustering,
+    first: Name,
     node: ArcSwap<N>,
 }
 
 impl<N> Cell<N> {
-    fn new(first: Clustering, node: N) -> Self {
+    fn new(first: Name, node: N) -> Self {
         Self { first, node: ArcSwap::from_pointee(node) }
     }
 }
@@ -65,23 +68,26 @@ enum Grown<N> {
     Below,
     /// It is replaced.
     Whole(N),
-    /// It is replaced by two, the second of which begins with the clustering.
-    Split(N, Clustering, N),
+    /// It is replaced by two, the second of which begins with the name.
+    Split(N, Name, N),
 }
 
 /// A level of the tree.
 trait Node: Debug + Sized {
+    /// What its rows lead to.
+    type To;
+
     /// Adds a row to this node, or below it.
-    fn insert(&self, row: Row) -> Grown<Self>;
+    fn insert(&self, row: Row<Self::To>) -> Grown<Self>;
 
     /// Removes a row below this node, or returns the node without it.
-    fn remove(&self, clustering: &[u8]) -> Option<Self>;
+    fn remove(&self, name: &[u8]) -> Option<Self>;
 
     /// Hands the rows from `start` on to `visit`.
     fn walk(
         &self,
         start: &[u8],
-        visit: &mut impl FnMut(&Row) -> ControlFlow<()>,
+        visit: &mut impl FnMut(&Row<Self::To>) -> ControlFlow<()>,
     ) -> ControlFlow<()>;
 
     /// Rows or cells.
@@ -89,33 +95,40 @@ trait Node: Debug + Sized {
 
     /// A node with what is in this one and in its right neighbour.
     fn joined(&self, right: &Self) -> Self;
+
+    /// Bytes allocated for it and all below it.
+    fn allocated_bytes(&self) -> usize;
 }
 
-fn position(rows: &[Row], clustering: &[u8]) -> Result<usize, usize> {
-    rows.binary_search_by(|row| row.clustering.as_slice().cmp(clustering))
+fn position<V>(rows: &[Row<V>], name: &[u8]) -> Result<usize, usize> {
+    rows.binary_search_by(|row| row.name.as_slice().cmp(name))
 }
 
-impl Node for Leaf {
-    fn insert(&self, row: Row) -> Grown<Self> {
-        match position(self, row.clustering.as_slice()) {
-            Ok(at) => {
-                let mut next = self.clone();
-                next[at] = row;
-                Grown::Whole(next)
-            }
-            Err(at) => grown(self, at..at, [row], |row| row.clustering.clone()),
-        }
+/// Where a row of this name is, or would be.
+fn place_of<V>(rows: &[Row<V>], name: &[u8]) -> Range<usize> {
+    match position(rows, name) {
+        Ok(at) => at..at + 1,
+        Err(at) => at..at,
+    }
+}
+
+impl<V: Clone + Debug> Node for Leaf<V> {
+    type To = V;
+
+    fn insert(&self, row: Row<V>) -> Grown<Self> {
+        let place = place_of(self, row.name.as_slice());
+        grown(self, place, [row], |row| row.name.clone())
     }
 
-    fn remove(&self, clustering: &[u8]) -> Option<Self> {
-        let at = position(self, clustering).ok()?;
-        Some(spliced(self, at..at + 1, []))
+    fn remove(&self, name: &[u8]) -> Option<Self> {
+        let at = position(self, name).ok()?;
+        Some(spliced(Self::new(), self, at..at + 1, []))
     }
 
     fn walk(
         &self,
         start: &[u8],
-        visit: &mut impl FnMut(&Row) -> ControlFlow<()>,
+        visit: &mut impl FnMut(&Row<Self::To>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let (Ok(from) | Err(from)) = position(self, start);
         self[from..].iter().try_for_each(visit)
@@ -128,16 +141,26 @@ impl Node for Leaf {
     fn joined(&self, right: &Self) -> Self {
         self.iter().chain(right).cloned().collect()
     }
+
+    fn allocated_bytes(&self) -> usize {
+        size_of::<Self>() + names_outside(self)
+    }
 }
 
-/// The elements of `list` with those in `range` replaced.
-fn spliced<T: Clone, L: FromIterator<T> + Extend<T>, const N: usize>(
+/// Bytes of the names that do not fit their rows.
+fn names_outside<V>(rows: &[Row<V>]) -> usize {
+    rows.iter().map(|row| row.name.bytes_outside()).sum()
+}
+
+/// The elements of `list` with those in `range` replaced, in `next`, which is empty.
+fn spliced<T: Clone, L: Extend<T>, const N: usize>(
+    mut next: L,
     list: &[T],
-    range: std::ops::Range<usize>,
+    range: Range<usize>,
     with: [T; N],
 ) -> L {
     // Piece by piece: one chained iterator took 3.6 us an insert instead of 2.8.
-    let mut next: L = list[..range.start].iter().cloned().collect();
+    next.extend(list[..range.start].iter().cloned());
     next.extend(with);
     next.extend(list[range.end..].iter().cloned());
     next
@@ -146,27 +169,27 @@ fn spliced<T: Clone, L: FromIterator<T> + Extend<T>, const N: usize>(
 /// A node with one element more than `list` had, or two where that is too many for one.
 fn grown<T: Clone, const N: usize>(
     list: &ArrayVec<T, MOST>,
-    range: std::ops::Range<usize>,
+    range: Range<usize>,
     with: [T; N],
-    first: impl Fn(&T) -> Clustering,
+    first: impl Fn(&T) -> Name,
 ) -> Grown<ArrayVec<T, MOST>> {
-    if !list.is_full() {
-        return Grown::Whole(spliced(list, range, with));
+    if list.len() - range.len() + N <= MOST {
+        return Grown::Whole(spliced(ArrayVec::new(), list, range, with));
     }
-    let all: Vec<T> = spliced(list, range, with);
+    let all = spliced(Vec::with_capacity(MOST + 1), list, range, with);
     let (left, right) = all.split_at(all.len() / 2);
     let first = first(&right[0]);
     Grown::Split(left.iter().cloned().collect(), first, right.iter().cloned().collect())
 }
 
-/// The cell that `clustering` belongs to; everything before the second one belongs to the first.
-fn place<N>(cells: &[Cell<N>], clustering: &[u8]) -> usize {
-    cells.partition_point(|cell| cell.first.as_slice() <= clustering).saturating_sub(1)
+/// The cell that `name` belongs to; everything before the second one belongs to the first.
+fn place<N>(cells: &[Cell<N>], name: &[u8]) -> usize {
+    cells.partition_point(|cell| cell.first.as_slice() <= name).saturating_sub(1)
 }
 
 /// Adds a row below one of `cells`; a cell that must be replaced is returned with its successors.
-fn insert_below<N: Node>(cells: &[Cell<N>], row: Row) -> Option<(usize, [Cell<N>; 2])> {
-    let at = place(cells, row.clustering.as_slice());
+fn insert_below<N: Node>(cells: &[Cell<N>], row: Row<N::To>) -> Option<(usize, [Cell<N>; 2])> {
+    let at = place(cells, row.name.as_slice());
     let cell = &cells[at];
     match cell.node.load().insert(row) {
         Grown::Below => None,
@@ -190,13 +213,10 @@ enum Shrunk<N> {
     Join(usize, Cell<N>),
 }
 
-fn remove_below<N: Node>(cells: &[Cell<N>], clustering: &[u8]) -> Shrunk<N> {
-    if cells.is_empty() {
-        return Shrunk::Nothing;
-    }
-    let at = place(cells, clustering);
+fn remove_below<N: Node>(cells: &[Cell<N>], name: &[u8]) -> Shrunk<N> {
+    let at = place(cells, name);
     let node = &cells[at].node;
-    if let Some(next) = node.load().remove(clustering) {
+    if let Some(next) = node.load().remove(name) {
         node.store(Arc::new(next));
     }
     let size = node.load().size();
@@ -218,25 +238,27 @@ fn remove_below<N: Node>(cells: &[Cell<N>], clustering: &[u8]) -> Shrunk<N> {
 }
 
 impl<N: Node> Node for Branch<N> {
-    fn insert(&self, row: Row) -> Grown<Self> {
+    type To = N::To;
+
+    fn insert(&self, row: Row<N::To>) -> Grown<Self> {
         match insert_below(self, row) {
             None => Grown::Below,
             Some((at, halves)) => grown(self, at..at + 1, halves, |cell| cell.first.clone()),
         }
     }
 
-    fn remove(&self, clustering: &[u8]) -> Option<Self> {
-        match remove_below(self, clustering) {
+    fn remove(&self, name: &[u8]) -> Option<Self> {
+        match remove_below(self, name) {
             Shrunk::Nothing => None,
-            Shrunk::Drop(at) => Some(spliced(self, at..at + 1, [])),
-            Shrunk::Join(at, cell) => Some(spliced(self, at..at + 2, [cell])),
+            Shrunk::Drop(at) => Some(spliced(Self::new(), self, at..at + 1, [])),
+            Shrunk::Join(at, cell) => Some(spliced(Self::new(), self, at..at + 2, [cell])),
         }
     }
 
     fn walk(
         &self,
         start: &[u8],
-        visit: &mut impl FnMut(&Row) -> ControlFlow<()>,
+        visit: &mut impl FnMut(&Row<Self::To>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         walk_below(self, start, visit)
     }
@@ -248,61 +270,146 @@ impl<N: Node> Node for Branch<N> {
     fn joined(&self, right: &Self) -> Self {
         self.iter().chain(right).cloned().collect()
     }
+
+    fn allocated_bytes(&self) -> usize {
+        size_of::<Self>() + bytes_below(self)
+    }
+}
+
+/// Bytes allocated below `cells`.
+fn bytes_below<N: Node>(cells: &[Cell<N>]) -> usize {
+    let below = cells.iter().map(|cell| cell.node.load().allocated_bytes());
+    below.sum::<usize>() + cells.iter().map(|cell| cell.first.bytes_outside()).sum::<usize>()
 }
 
 fn walk_below<N: Node>(
     cells: &[Cell<N>],
     start: &[u8],
-    visit: &mut impl FnMut(&Row) -> ControlFlow<()>,
+    visit: &mut impl FnMut(&Row<N::To>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let from = place(cells, start);
     cells[from..].iter().try_for_each(|cell| cell.node.load().walk(start, visit))
 }
 
-/// The whole tree. Writers take turns; see `ranges`.
-#[derive(Debug, Default)]
-pub(super) struct Tree {
-    /// The only list that may have any length.
-    root: ArcSwap<Vec<Cell<Branch<Leaf>>>>,
+/// The rows, few or many.
+#[derive(Debug)]
+enum Root<V> {
+    /// In a list of just their size.
+    Few(Vec<Row<V>>),
+    /// The only list of cells that may have any length. It is never empty.
+    Many(Vec<Cell<Branch<Leaf<V>>>>),
 }
 
-impl Tree {
-    pub(super) fn insert(&self, row: Row) {
-        let root = self.root.load();
-        if root.is_empty() {
-            let first = row.clustering.clone();
-            let leaf = Leaf::from_iter([row]);
-            let branch = Branch::from_iter([Cell::new(first.clone(), leaf)]);
-            return self.root.store(Arc::new(vec![Cell::new(first, branch)]));
-        }
-        if let Some((at, halves)) = insert_below(&root, row) {
-            self.root.store(Arc::new(spliced(&root, at..at + 1, halves)));
-        }
+/// The whole index. Writers take turns; see `ranges`.
+#[derive(Debug)]
+pub(super) struct Tree<V> {
+    root: ArcSwap<Root<V>>,
+}
+
+impl<V> Default for Tree<V> {
+    fn default() -> Self {
+        Self { root: ArcSwap::from_pointee(Root::Few(Vec::new())) }
+    }
+}
+
+impl<V: Clone + Debug> Tree<V> {
+    pub(super) fn insert(&self, row: Row<V>) {
+        let next = match &**self.root.load() {
+            Root::Few(rows) => Root::with(rows, row),
+            Root::Many(cells) => match insert_below(cells, row) {
+                None => return,
+                Some((at, halves)) => Root::Many(replaced(cells, at..at + 1, halves)),
+            },
+        };
+        self.root.store(Arc::new(next));
     }
 
-    pub(super) fn remove(&self, clustering: &[u8]) {
-        let root = self.root.load();
-        match remove_below(&root, clustering) {
-            Shrunk::Nothing => {}
-            Shrunk::Drop(at) => {
-                self.root.store(Arc::new(spliced(&root, at..at + 1, [])));
+    pub(super) fn remove(&self, name: &[u8]) {
+        let next = match &**self.root.load() {
+            Root::Few(rows) => match position(rows, name) {
+                Ok(at) => Some(Root::Few(replaced(rows, at..at + 1, []))),
+                Err(_) => None,
+            },
+            Root::Many(cells) => {
+                let next = match remove_below(cells, name) {
+                    Shrunk::Nothing => None,
+                    Shrunk::Drop(at) => Some(replaced(cells, at..at + 1, [])),
+                    Shrunk::Join(at, cell) => Some(replaced(cells, at..at + 2, [cell])),
+                };
+                let few = few_again(next.as_ref().unwrap_or(cells));
+                few.map(Root::Few).or(next.map(Root::Many))
             }
-            Shrunk::Join(at, cell) => {
-                self.root.store(Arc::new(spliced(&root, at..at + 2, [cell])));
-            }
+        };
+        if let Some(next) = next {
+            self.root.store(Arc::new(next));
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.root.load().is_empty()
+        matches!(&**self.root.load(), Root::Few(rows) if rows.is_empty())
+    }
+
+    /// What the row of this name leads to.
+    pub(super) fn get(&self, name: &[u8]) -> Option<V> {
+        let mut found = None;
+        self.walk(name, |row| {
+            found = (row.name.as_slice() == name).then(|| row.to.clone());
+            ControlFlow::Break(())
+        });
+        found
     }
 
     /// Hands the rows from `start` on to `visit`, in order, until it breaks.
-    pub(super) fn walk(&self, start: &[u8], mut visit: impl FnMut(&Row) -> ControlFlow<()>) {
+    pub(super) fn walk(&self, start: &[u8], mut visit: impl FnMut(&Row<V>) -> ControlFlow<()>) {
         // Breaking is how a visitor says that it has enough.
-        let (ControlFlow::Continue(()) | ControlFlow::Break(())) =
-            walk_below(&self.root.load(), start, &mut visit);
+        let (ControlFlow::Continue(()) | ControlFlow::Break(())) = match &**self.root.load() {
+            Root::Few(rows) => rows[place_of(rows, start).start..].iter().try_for_each(visit),
+            Root::Many(cells) => walk_below(cells, start, &mut visit),
+        };
     }
+
+    /// Bytes allocated for rows and what leads to them.
+    pub(super) fn allocated_bytes(&self) -> usize {
+        let lists = match &**self.root.load() {
+            Root::Few(rows) => size_of_val(&rows[..]) + names_outside(rows),
+            Root::Many(cells) => size_of_val(&cells[..]) + bytes_below(cells),
+        };
+        size_of::<Root<V>>() + lists
+    }
+}
+
+impl<V: Clone + Debug> Root<V> {
+    /// `rows` and one more, in a list or, where they are too many for one, in a tree.
+    fn with(rows: &[Row<V>], row: Row<V>) -> Self {
+        let place = place_of(rows, row.name.as_slice());
+        let all = replaced(rows, place, [row]);
+        if all.len() <= MOST {
+            return Self::Few(all);
+        }
+        let leaf =
+            |rows: &[Row<V>]| Cell::new(rows[0].name.clone(), rows.iter().cloned().collect());
+        let (left, right) = all.split_at(all.len() / 2);
+        let branch = Branch::from_iter([leaf(left), leaf(right)]);
+        Self::Many(vec![Cell::new(all[0].name.clone(), branch)])
+    }
+}
+
+/// The rows below `cells`, where a list has room for them and for more.
+fn few_again<V: Clone>(cells: &[Cell<Branch<Leaf<V>>>]) -> Option<Vec<Row<V>>> {
+    let branch = match cells {
+        [] => return Some(Vec::new()),
+        [branch] => branch.node.load(),
+        [_, _, ..] => return None,
+    };
+    let [leaf] = &branch[..] else { return None };
+    let leaf = leaf.node.load();
+    (leaf.len() <= FEW).then(|| leaf.to_vec())
+}
+
+/// The elements of `list` with those in `range` replaced, in a list of just their size.
+fn replaced<T: Clone, const N: usize>(list: &[T], range: Range<usize>, with: [T; N]) -> Vec<T> {
+    let size = list.len() - range.len() + N;
+    spliced(Vec::with_capacity(size), list, range, with)
 }
 
 #[cfg(test)]
@@ -311,44 +418,66 @@ mod tests {
 
     use super::*;
 
-    fn rows(tree: &Tree, start: &[u8]) -> Vec<(Vec<u8>, SlotId)> {
+    fn rows(tree: &Tree<u32>, start: &[u8]) -> Vec<(Vec<u8>, u32)> {
         let mut found = Vec::new();
         tree.walk(start, |row| {
-            found.push((row.clustering.as_slice().to_vec(), row.id));
+            found.push((row.name.as_slice().to_vec(), row.to));
             ControlFlow::Continue(())
         });
         found
     }
 
-    /// Adds and removes rows at random and compares with an ordered map at every step's end.
-    #[test]
-    fn holds_what_an_ordered_map_holds() {
+    /// Adds and removes rows at random and compares with an ordered map every few steps.
+    fn holds_what_a_map_holds(steps: u32, names: u64) {
         let tree = Tree::default();
         let mut map = BTreeMap::new();
         let mut chance = 7_u64;
-        for step in 0..60_000_u32 {
+        for step in 0..steps {
             chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let number = (chance >> 40) % 8_000;
-            let clustering = number.to_be_bytes();
+            let number = (chance >> 40) % names;
+            let name = number.to_be_bytes();
             // Grows for the first half, shrinks to nothing in the second.
-            let grows = step < 30_000;
+            let grows = step < steps / 2;
             if (chance >> 33) % 4 < if grows { 3 } else { 1 } {
-                let id = SlotId::numbered(step);
-                tree.insert(Row { clustering: clustering.as_slice().into(), id });
-                map.insert(clustering.to_vec(), id);
+                tree.insert(Row { name: name.as_slice().into(), to: step });
+                map.insert(name.to_vec(), step);
             } else {
-                tree.remove(&clustering);
-                map.remove(clustering.as_slice());
+                tree.remove(&name);
+                map.remove(name.as_slice());
             }
-            if step % 3_000 == 0 {
+            assert_eq!(tree.get(&name), map.get(name.as_slice()).copied());
+            if step % (steps / 20) == 0 {
                 let start = (number / 2).to_be_bytes();
-                let expected = map.range(start.to_vec()..).map(|(k, id)| (k.clone(), *id));
+                let expected = map.range(start.to_vec()..).map(|(k, to)| (k.clone(), *to));
                 assert_eq!(rows(&tree, &start), expected.collect::<Vec<_>>());
+                assert_eq!(tree.is_empty(), map.is_empty());
             }
         }
-        for clustering in map.keys() {
-            tree.remove(clustering);
+        for name in map.keys() {
+            tree.remove(name);
         }
         assert!(tree.is_empty());
+        assert_eq!(tree.allocated_bytes(), Tree::<u32>::default().allocated_bytes());
+    }
+
+    #[test]
+    fn holds_what_an_ordered_map_holds() {
+        holds_what_a_map_holds(60_000, 8_000);
+    }
+
+    /// Names about as many as one list has room for: it becomes a tree and a list again, often.
+    #[test]
+    fn rows_that_are_few_and_many_by_turns_stay_the_same_rows() {
+        for names in [1, FEW as u64, MOST as u64, MOST as u64 + 20] {
+            holds_what_a_map_holds(20_000, names);
+        }
+    }
+
+    #[test]
+    fn a_few_rows_take_what_they_take() {
+        let tree = Tree::default();
+        tree.insert(Row { name: b"alone".as_slice().into(), to: 1_u32 });
+        let most = 3 * size_of::<Row<u32>>();
+        assert!(tree.allocated_bytes() <= most, "{} bytes", tree.allocated_bytes());
     }
 }

@@ -94,6 +94,12 @@ impl Wheel {
         self.listed
     }
 
+    /// Bytes allocated for listings.
+    pub(super) fn allocated_bytes(&self) -> usize {
+        let buckets = self.levels.iter().flat_map(|level| &level.buckets);
+        buckets.map(|bucket| bucket.capacity() * size_of::<Listing>()).sum()
+    }
+
     /// Moves towards `now` until listings come up, and returns them; `None` once `now` is reached.
     pub(super) fn advance(&mut self, now: Timestamp) -> Option<Vec<Listing>> {
         let target = self.ticks.reached(now);
