@@ -201,7 +201,7 @@ impl Directory {
             .and_then(|()| fs::remove_file(draft.records()))
             .and_then(|()| if_there(fs::remove_file(draft.values())))
             .and_then(|()| if_there(fs::remove_file(draft.reserve())))
-            .and_then(|()| fs::remove_dir_all(draft.log()))
+            .and_then(|()| if_there(fs::remove_dir_all(draft.log())))
             .and_then(|()| sync(&draft.path))
             .and_then(|()| sync(&self.path))
             .map_err(|error| self.io(error))
@@ -226,6 +226,10 @@ impl Directory {
         }
         let listed = opened.engine.listed().map_err(|error| self.refused(error))?;
         *space.lock() = Space::beside(replayed.in_use(listed));
+        // Large values that nothing leads to any more are about to go, and a power cut after that must
+        // not bring back what led to them: the process that was here may have ended before its sync.
+        let durable = lender.sync().and_then(|()| replayed.make_durable());
+        durable.map_err(|error| self.io(error))?;
         let (mut engine, reserve) = self.accept(opened).map_err(|error| self.io(error))?;
         let mut commit = found.commit;
         if found.format < LOG_FORMAT {

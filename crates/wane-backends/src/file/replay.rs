@@ -70,8 +70,12 @@ impl Replayed {
         Ok(Self { generations, segments, recovered, acknowledged })
     }
 
-    /// Notes the last frame, which callers are told of from here on. It must be durable: whoever wrote it
-    /// may have been stopped before its sync. The note also takes the little room that later numbers
+    /// Makes durable what was read back.
+    pub(super) fn make_durable(&self) -> std::io::Result<()> {
+        self.segments.make_durable(&self.recovered)
+    }
+
+    /// Notes the last frame, which callers are told of from here on. It must be durable. The note also takes the little room that later numbers
     /// need.
     pub(super) fn note_last(&mut self) -> std::io::Result<()> {
         self.acknowledged.note(self.recovered.last)

@@ -13,6 +13,7 @@ mod clock_steps;
 mod conformance;
 mod controls;
 mod cut_histories;
+mod cut_values;
 #[cfg(all(feature = "redis", feature = "cassandra", feature = "dynamodb"))]
 mod device_auth;
 mod disk_faults;

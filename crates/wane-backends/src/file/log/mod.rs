@@ -34,7 +34,6 @@ use parking_lot::Mutex;
 use wane::store::Timestamp;
 
 use self::frame::{BLOCK, Draft, Position};
-use self::recovery::FrameAt;
 pub(super) use self::recovery::{Found, Recovered, Unread, recover};
 pub(super) use self::segment::Unlogged;
 use self::segment::{FIRST_FRAME, Segment};
@@ -158,9 +157,10 @@ impl Segments {
         Segment::prepare(&*self.shelf, self.identity, number, size, recycled.as_deref())
     }
 
-    /// Makes a frame durable that was found. Whoever wrote it may have been stopped before its sync,
-    /// or have failed at that, after which a system may take pages for written that are not.
-    fn write_again(&self, frame: FrameAt) -> io::Result<()> {
+    /// Makes the last frame durable that was found. Whoever wrote it may have been stopped before its
+    /// sync, or have failed at that, after which a system may take pages for written that are not.
+    pub(super) fn make_durable(&self, recovered: &Recovered) -> io::Result<()> {
+        let Some(frame) = recovered.end else { return Ok(()) };
         let storage = self.shelf.open(&segment_name(frame.segment))?;
         let mut bytes = vec![0; frame.size];
         storage.read(frame.offset, &mut bytes)?;
@@ -175,7 +175,7 @@ impl Segments {
 }
 
 impl Log {
-    /// Goes on after what was recovered, in a segment of its own, where there is room for one. Its
+    /// Goes on after what was recovered and is durable, in a segment of its own, where there is room for one. Its
     /// segments are for young records of so many bytes.
     pub(super) fn go_on(
         segments: Arc<Segments>,
@@ -183,9 +183,6 @@ impl Log {
         young_bytes: usize,
     ) -> io::Result<Self> {
         remove_drafts(&*segments.shelf)?;
-        if let Some(end) = recovered.end {
-            segments.write_again(end)?;
-        }
         let number = recovered.segments.last().map_or(0, |found| found.number);
         let sequence = recovered.last;
         let full_size = FULL_SIZE.min(young_bytes as u64 / SEGMENTS);
