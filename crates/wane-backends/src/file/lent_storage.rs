@@ -11,6 +11,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::{RwLock, RwLockReadGuard};
 use redb::{BackendError, StorageBackend};
 use wane::store::Value;
 
@@ -29,7 +30,8 @@ pub(super) struct Lender {
 /// What became of the file in the hands of one engine.
 #[derive(Debug, Default)]
 struct Loan {
-    ended: AtomicBool,
+    /// Held while the files are changed: whoever ends the loan waits for that.
+    ended: RwLock<bool>,
     lacked_room: AtomicBool,
     failed: AtomicBool,
 }
@@ -41,7 +43,7 @@ impl Lender {
 
     /// Ends the loan there was, and lends the files anew.
     pub(super) fn lend(&mut self) -> (LentStorage, LentValues) {
-        self.loan.ended.store(true, Ordering::SeqCst);
+        *self.loan.ended.write() = true;
         self.loan = Arc::default();
         let loan = || Arc::clone(&self.loan);
         let storage = LentStorage { file: Arc::clone(&self.file), loan: loan() };
@@ -68,9 +70,11 @@ impl Lender {
 }
 
 impl Loan {
-    fn check(&self) -> io::Result<()> {
-        let ended = self.ended.load(Ordering::SeqCst);
-        if ended { Err(io::Error::other("the file was given to another engine")) } else { Ok(()) }
+    /// For as long as what is returned is kept, the loan does not end.
+    fn holds(&self) -> io::Result<RwLockReadGuard<'_, bool>> {
+        let ended = self.ended.read();
+        let over = || io::Error::other("the file was given to another engine");
+        if *ended { Err(over()) } else { Ok(ended) }
     }
 
     /// Notes how a change went that needs room.
@@ -115,22 +119,22 @@ impl StorageBackend for LentStorage {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.loan.check()?;
+        let _holds = self.loan.holds()?;
         self.loan.noted(self.file.set_len(len))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.loan.check()?;
+        let _holds = self.loan.holds()?;
         self.loan.must(self.file.sync_data())
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.loan.check()?;
+        let _holds = self.loan.holds()?;
         self.loan.noted(self.file.write(offset, data))
     }
 
     fn close(&self) -> io::Result<()> {
-        if self.loan.check().is_ok() { self.file.close() } else { Ok(()) }
+        self.loan.holds().map_or(Ok(()), |_holds| self.file.close())
     }
 
     fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
@@ -154,7 +158,7 @@ impl StorageBackend for LentStorage {
     }
 
     fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        if self.loan.check().is_ok() { self.file.unlock_range(start, end) } else { Ok(()) }
+        self.loan.holds().map_or(Ok(()), |_holds| self.file.unlock_range(start, end))
     }
 
     fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
@@ -184,17 +188,17 @@ impl LentValues {
     }
 
     pub(super) fn write(&self, offset: u64, value: &[u8]) -> io::Result<()> {
-        self.loan.check()?;
+        let _holds = self.loan.holds()?;
         self.loan.noted(self.file.write(offset, value))
     }
 
     pub(super) fn set_len(&self, len: u64) -> io::Result<()> {
-        self.loan.check()?;
+        let _holds = self.loan.holds()?;
         self.loan.noted(self.file.set_len(len))
     }
 
     pub(super) fn sync(&self) -> io::Result<()> {
-        self.loan.check()?;
+        let _holds = self.loan.holds()?;
         self.loan.must(self.file.sync())
     }
 }
