@@ -3,9 +3,9 @@
 //! After a crash redb verifies its last commit and, where that is damaged, falls back to the one
 //! before: right for a commit that was being written, wrong for one that was acknowledged and then
 //! rotted. This number tells the two apart. It is written after the commit is durable and never
-//! synced, so it costs no wait for the disk, is exact after a kill, and after a power cut at worst says
-//! too little. It names the store that it belongs to, so that one left behind says nothing of
-//! another store created in its place.
+//! synced, so it costs no wait for the disk. After a kill it is exact, unless the disk had no room for
+//! it, and after a power cut at worst it says too little. It names the store that it belongs to, so
+//! that one left behind says nothing of another store created in its place.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
