@@ -19,6 +19,7 @@ mod sequencer;
 mod sequences;
 mod simulation;
 mod spread;
+mod stalled;
 mod tidy;
 mod watched;
 

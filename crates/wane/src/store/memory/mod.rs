@@ -34,7 +34,7 @@ use arrayvec::ArrayVec;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use self::picture::Pictures;
+use self::picture::{Moment, Pictures};
 use self::points::{Points, SlotId};
 use self::ranges::Ranges;
 use self::slot::{Entry, Slot, SlotState};
@@ -141,14 +141,20 @@ impl Core {
 
     fn remaining(&self, key: &Key) -> Remaining {
         let found = self.points.find(self.hash(key), |_, slot| {
-            slot.lock().entry_of(key).map(|entry| entry.expires_at())
+            // Under the lock: a renewal after this does not make it look late.
+            let state = slot.lock();
+            let expires_at = state.entry_of(key)?.expires_at();
+            Some(expires_at.map(|expiry| (expiry, self.clock.now())))
         });
         match found {
             None => Remaining::Absent,
             Some(None) => Remaining::Permanent,
-            Some(Some(expiry)) => {
-                let now = self.clock.now();
-                if now < expiry { Remaining::For(now.until(expiry)) } else { Remaining::Absent }
+            Some(Some((expiry, now))) => {
+                if now < expiry {
+                    Remaining::For(now.until(expiry))
+                } else {
+                    Remaining::Absent
+                }
             }
         }
     }
@@ -181,19 +187,23 @@ impl Core {
         change: Change<'_>,
     ) -> Outcome {
         // Under the lock: whoever looks after this sees no earlier time.
-        let now = self.clock.now();
-        let live = state.entry.as_ref().filter(|entry| entry.is_live(|| now));
-        let step = change.decide(live.map(|entry| entry.current()), now);
+        let moment = self.pictures.moment(|| self.clock.now());
+        let live = state.entry.as_ref().filter(|entry| entry.is_live(|| moment.now));
+        let step = change.decide(live.map(|entry| entry.current()), moment.now);
         let outcome = step.outcome(|| live.map(|entry| entry.record()));
         match step {
+            // A reader who took the time before would show it.
+            Step::Store(record) if !record.is_live(moment.now) => {
+                self.remove(id, moment, state, key);
+            }
             Step::Store(record) => {
-                self.note_change(state, key);
+                self.note_change(moment, state, key);
                 if let Some(entry) = &mut state.entry {
                     entry.replace(record);
                 }
                 self.file(id, state);
             }
-            Step::Remove(_) => self.remove(id, state, key),
+            Step::Remove(_) => self.remove(id, moment, state, key),
             Step::Refuse => {}
         }
         outcome
@@ -219,11 +229,14 @@ impl Core {
         if appeared.is_some() {
             return None;
         }
-        let step = pending.take()?.decide(None, self.clock.now());
+        let now = self.clock.now();
+        let step = pending.take()?.decide(None, now);
         let outcome = step.outcome(|| None);
-        if let Step::Store(record) = step {
+        if let Step::Store(record) = step
+            && record.is_live(now)
+        {
             let added = segment.add(hash, |id, state| {
-                self.note_change(state, key);
+                self.note_change(self.pictures.moment(|| now), state, key);
                 state.entry = Some(Entry::new(key.clone(), record));
                 self.ranges.insert(key, id);
                 self.file(id, state);
@@ -237,8 +250,8 @@ impl Core {
     }
 
     /// Empties the key's slot and takes it out of both indexes.
-    fn remove(&self, id: SlotId, state: &mut SlotState, key: &Key) {
-        self.note_change(state, key);
+    fn remove(&self, id: SlotId, moment: Moment, state: &mut SlotState, key: &Key) {
+        self.note_change(moment, state, key);
         state.entry = None;
         let hash = self.hash(key);
         let mut segment = self.points.change(hash);
@@ -250,9 +263,9 @@ impl Core {
     }
 
     /// Lets open pictures keep what is about to change.
-    fn note_change(&self, state: &mut SlotState, key: &Key) {
+    fn note_change(&self, moment: Moment, state: &mut SlotState, key: &Key) {
         let place = || (self.ranges.shard_of(key.partition()), key.clone());
-        self.pictures.before_change(state, place);
+        self.pictures.before_change(moment, state, place);
     }
 
     fn read(&self, partition: &Partition, range: &ClusteringRange, limit: PageLimit) -> Page {

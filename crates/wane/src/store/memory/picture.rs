@@ -6,7 +6,8 @@
 //! picture shows, and for any other the picture itself knows; a key that it does not know was not
 //! there.
 //!
-//! The epoch is read under the slot's lock. A change that is not in a picture therefore keeps every
+//! A change has a [`Moment`], taken under the slot's lock: its time and its epoch agree about every
+//! picture, for no moment is given while one is opened. A change that is not in a picture keeps every
 //! change that came after it out as well: a picture is a state the store was really in.
 
 use std::collections::BTreeMap;
@@ -30,42 +31,77 @@ type Place = (usize, Key);
 /// The open pictures.
 #[derive(Debug, Default)]
 pub(super) struct Pictures {
+    /// Odd while a picture is opened.
     epoch: AtomicU32,
     open: RwLock<Vec<Arc<Picture>>>,
+}
+
+/// When a change happens: by the clock, and in which epoch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment {
+    pub(super) now: Timestamp,
+    epoch: u32,
 }
 
 #[derive(Debug)]
 struct Picture {
     epoch: u32,
     taken_at: Timestamp,
-    /// What changed since stood there before; `None` where nothing did.
-    before: Mutex<BTreeMap<Place, Option<Record>>>,
+    /// What changed since, as it was before.
+    before: Mutex<BTreeMap<Place, Record>>,
 }
 
 impl Pictures {
-    /// To be called under the slot's lock before its entry is changed, for the sake of `place`.
-    pub(super) fn before_change(&self, state: &mut SlotState, place: impl FnOnce() -> Place) {
-        let epoch = self.epoch.load(Ordering::SeqCst);
-        if state.epoch == epoch {
+    /// The present moment by the clock.
+    pub(super) fn moment(&self, clock: impl Fn() -> Timestamp) -> Moment {
+        loop {
+            let epoch = self.epoch.load(Ordering::SeqCst);
+            if epoch % 2 == 1 {
+                // Whoever opens a picture holds this until it is open.
+                drop(self.open.read());
+                continue;
+            }
+            let now = clock();
+            if self.epoch.load(Ordering::SeqCst) == epoch {
+                return Moment { now, epoch };
+            }
+        }
+    }
+
+    /// To be called under the slot's lock before its entry is changed at this moment, for the sake of
+    /// `place`.
+    pub(super) fn before_change(
+        &self,
+        moment: Moment,
+        state: &mut SlotState,
+        place: impl FnOnce() -> Place,
+    ) {
+        let (since, epoch) = (state.epoch, moment.epoch);
+        if since == epoch {
+            return;
+        }
+        state.epoch = epoch;
+        // Where nothing is, nothing is noted: keys that come and go would be, again and again.
+        if state.entry.is_none() {
             return;
         }
         let open = self.open.read();
-        if !open.is_empty() {
-            let place = place();
-            let entry = state.entry_of(&place.1).map(|entry| entry.record());
-            for picture in open.iter().filter(|picture| picture.epoch > state.epoch) {
-                // The first change is the one that the picture must not show.
-                let mut before = picture.before.lock();
-                before.entry(place.clone()).or_insert_with(|| entry.clone());
-            }
+        if open.is_empty() {
+            return;
         }
-        state.epoch = epoch;
+        let place = place();
+        let Some(record) = state.entry_of(&place.1).map(|entry| entry.record()) else { return };
+        for picture in open.iter().filter(|open| since < open.epoch && open.epoch <= epoch) {
+            // The first change is the one that the picture must not show.
+            let mut before = picture.before.lock();
+            before.entry(place.clone()).or_insert_with(|| record.clone());
+        }
     }
 
-    fn open(&self, taken_at: Timestamp) -> Arc<Picture> {
+    fn open(&self, clock: impl FnOnce() -> Timestamp) -> Arc<Picture> {
         let mut open = self.open.write();
-        let epoch = self.epoch.load(Ordering::SeqCst) + 1;
-        let picture = Arc::new(Picture { epoch, taken_at, before: Mutex::default() });
+        let epoch = self.epoch.fetch_add(1, Ordering::SeqCst) + 2;
+        let picture = Arc::new(Picture { epoch, taken_at: clock(), before: Mutex::default() });
         open.push(Arc::clone(&picture));
         self.epoch.store(epoch, Ordering::SeqCst);
         picture
@@ -94,7 +130,7 @@ impl Drop for MemoryScanCursor {
 
 impl MemoryScanCursor {
     pub(super) fn open(core: &Arc<Core>) -> Self {
-        let picture = core.pictures.open(core.clock.now());
+        let picture = core.pictures.open(|| core.clock.now());
         Self { core: Arc::clone(core), picture, after: None }
     }
 
@@ -129,8 +165,14 @@ impl MemoryScanCursor {
         let from = self.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
         let before = self.picture.before.lock();
         let changed = before.range((from, upto)).map(|(place, _)| (place.clone(), None));
-        let mut rows: BTreeMap<_, _> = changed.collect();
-        rows.extend(indexed.into_iter().map(|(place, id)| (place, Some(id))));
+        let mut rows: BTreeMap<_, _> = changed.take(STRIDE).collect();
+        drop(before);
+        // Where there are more, they come first: indexed rows beyond them wait for the next stride.
+        let last = rows.last_key_value().map(|(place, _)| place.clone());
+        let last = last.filter(|_| rows.len() >= STRIDE);
+        let indexed = indexed.into_iter();
+        let within = indexed.filter(|(place, _)| last.as_ref().is_none_or(|last| place <= last));
+        rows.extend(within.map(|(place, id)| (place, Some(id))));
         rows
     }
 
@@ -143,7 +185,7 @@ impl MemoryScanCursor {
                 state.entry_of(&place.1).filter(|_| is_older).map(|entry| entry.record())
             })?
         });
-        let before = || self.picture.before.lock().get(place).cloned().flatten();
+        let before = || self.picture.before.lock().get(place).cloned();
         unchanged.or_else(before).filter(|record| record.is_live(self.picture.taken_at))
     }
 }

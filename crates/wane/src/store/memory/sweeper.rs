@@ -69,7 +69,8 @@ impl Core {
                 self.look(listing, now);
             }
         }
-        if self.wheel.lock().listed() > 2 * self.points.slots() + FEW_LEFTOVERS {
+        let slots = self.points.slots();
+        if self.wheel.lock().listed() > 2 * slots + FEW_LEFTOVERS {
             self.relist();
         }
     }
@@ -87,7 +88,8 @@ impl Core {
                 self.file(listing.id, &mut state);
             } else {
                 let key = entry.key.clone();
-                self.remove(listing.id, &mut state, &key);
+                let moment = self.pictures.moment(|| now);
+                self.remove(listing.id, moment, &mut state, &key);
             }
         });
     }

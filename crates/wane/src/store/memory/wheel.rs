@@ -146,7 +146,13 @@ impl Wheel {
             let level = &mut self.levels[level];
             if level.filled & (1 << bucket) != 0 {
                 level.filled &= !(1 << bucket);
-                due.append(&mut std::mem::take(&mut level.buckets[bucket]));
+                let listings = std::mem::take(&mut level.buckets[bucket]);
+                // Whole, where it is alone: writers wait while it is copied.
+                if due.is_empty() {
+                    due = listings;
+                } else {
+                    due.extend(listings);
+                }
             }
         }
         due
