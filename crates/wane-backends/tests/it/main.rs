@@ -54,5 +54,6 @@ mod services;
 mod shared_stores;
 mod sweep_debt;
 mod tidying;
+mod unheard;
 mod verifying;
 mod young;

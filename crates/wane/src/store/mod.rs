@@ -8,6 +8,7 @@
 //! write, then `memory` for the shortest way to keep them. Wrappers have the same trait as what
 //! they wrap. Not here: drivers and files, which live in `wane-backends`.
 
+mod barrier;
 mod boxed;
 mod cached;
 mod change;
@@ -26,6 +27,7 @@ mod spread;
 mod ttl;
 mod watched;
 
+pub(crate) use barrier::outwait;
 pub use boxed::BoxedStore;
 pub use cached::{CacheSettings, CacheStats, CachedStore};
 pub use change::{Change, Condition, Current, Effect, Step};

@@ -126,12 +126,12 @@ impl<S: Store> AppTtlStorage<S> {
     ) -> Result<Outcome, AppTtlError> {
         let key = self.key(key.as_ref())?;
         let write = Write::new(checked_value("value", value.as_ref())?, checked_life(ttl)?);
-        let turn = self.shared.ledgers.turn(&key).await;
+        let writing = self.writing(&key).await?;
         let current = self.current(&key).await?;
         if current.is_some() {
             return Ok(Outcome::Refused { current });
         }
-        self.add(&key, write, turn).await
+        self.add(&key, write, writing).await
     }
 
     /// Replaces a live `expected` by `new` with a life of its own. Refused with what stands there.
@@ -146,10 +146,10 @@ impl<S: Store> AppTtlStorage<S> {
         let expected = checked_value("expectedValue", expected.as_ref())?;
         let new = checked_value("newValue", new.as_ref())?;
         let write = Write::new(new, renewal.checked()?);
-        let turn = self.shared.ledgers.turn(&key).await;
+        let writing = self.writing(&key).await?;
         match self.current(&key).await? {
             Some(record) if record.value == expected => {
-                self.replace(&key, &record, write, turn).await
+                self.replace(&key, &record, write, writing).await
             }
             current => Ok(Outcome::Refused { current }),
         }
@@ -163,9 +163,9 @@ impl<S: Store> AppTtlStorage<S> {
     ) -> Result<Outcome, AppTtlError> {
         let key = self.key(key.as_ref())?;
         let expected = checked_value("expectedValue", expected.as_ref())?;
-        let turn = self.shared.ledgers.turn(&key).await;
+        let writing = self.writing(&key).await?;
         match self.current(&key).await? {
-            Some(record) if record.value == expected => self.remove(&key, &record, turn).await,
+            Some(record) if record.value == expected => self.remove(&key, &record, writing).await,
             current => Ok(Outcome::Refused { current }),
         }
     }
@@ -205,9 +205,9 @@ impl<S: Store> AppTtlStorage<S> {
     pub async fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool, AppTtlError> {
         let key = self.key(key.as_ref())?;
         for _ in 0..ATTEMPTS {
-            let turn = self.shared.ledgers.turn(&key).await;
+            let writing = self.writing(&key).await?;
             let Some(record) = self.current(&key).await? else { return Ok(false) };
-            if self.remove(&key, &record, turn).await?.is_applied() {
+            if self.remove(&key, &record, writing).await?.is_applied() {
                 return Ok(true);
             }
         }
@@ -273,14 +273,14 @@ impl<S: Store> AppTtlStorage<S> {
         plan: impl Fn(Option<&Record>) -> Option<Write>,
     ) -> Result<Outcome, AppTtlError> {
         for _ in 0..ATTEMPTS {
-            let turn = self.shared.ledgers.turn(key).await;
+            let writing = self.writing(key).await?;
             let current = self.current(key).await?;
             let Some(write) = plan(current.as_ref()) else {
                 return Ok(Outcome::Refused { current });
             };
             let outcome = match &current {
-                Some(record) => self.replace(key, record, write, turn).await?,
-                None => self.add(key, write, turn).await?,
+                Some(record) => self.replace(key, record, write, writing).await?,
+                None => self.add(key, write, writing).await?,
             };
             if outcome.is_applied() {
                 return Ok(outcome);
@@ -308,11 +308,11 @@ impl<S: Store> AppTtlStorage<S> {
         &self,
         key: &Key,
         write: Write,
-        turn: quota::Turn,
+        writing: quota::Writing,
     ) -> Result<Outcome, AppTtlError> {
-        let growth = self.reserve(key, None, Some(&write)).await?;
+        let growth = self.reserve(quota::Change::of(key, None, Some(&write)), writing)?;
         let outcome = self.shared.store.insert_if_not_exists(key, write.fenced(self.fence)).await;
-        self.settle(growth, outcome, turn)
+        self.settle(growth, outcome)
     }
 
     async fn replace(
@@ -320,37 +320,41 @@ impl<S: Store> AppTtlStorage<S> {
         key: &Key,
         current: &Record,
         write: Write,
-        turn: quota::Turn,
+        writing: quota::Writing,
     ) -> Result<Outcome, AppTtlError> {
-        let growth = self.reserve(key, Some(current), Some(&write)).await?;
+        let growth = self.reserve(quota::Change::of(key, Some(current), Some(&write)), writing)?;
         let write = write.fenced(self.fence);
         let outcome = self.shared.store.compare_and_swap(key, &current.value, write).await;
-        self.settle(growth, outcome, turn)
+        self.settle(growth, outcome)
     }
 
     async fn remove(
         &self,
         key: &Key,
         current: &Record,
-        turn: quota::Turn,
+        writing: quota::Writing,
     ) -> Result<Outcome, AppTtlError> {
-        let growth = self.reserve(key, Some(current), None).await?;
+        let growth = self.reserve(quota::Change::of(key, Some(current), None), writing)?;
         let outcome = self.shared.store.compare_and_delete(key, &current.value, self.fence).await;
-        self.settle(growth, outcome, turn)
+        self.settle(growth, outcome)
+    }
+
+    /// Begins a write: nobody else here writes to the key, and what is there is in the ledger.
+    async fn writing(&self, key: &Key) -> Result<quota::Writing, AppTtlError> {
+        let shared = &*self.shared;
+        let turn = shared.ledgers.turn(key).await;
+        let ledger = shared.ledgers.of(self.app);
+        let presence = ledger.counted(&shared.store, &self.partition()?, &shared.clock).await?;
+        Ok(quota::Writing::new(presence, turn))
     }
 
     /// Sets aside what the write will add, or says that the quota does not allow it.
-    async fn reserve(
+    fn reserve(
         &self,
-        key: &Key,
-        before: Option<&Record>,
-        write: Option<&Write>,
+        change: quota::Change,
+        writing: quota::Writing,
     ) -> Result<quota::Growth, AppTtlError> {
-        let shared = &*self.shared;
-        let ledger = shared.ledgers.of(self.app);
-        let presence = ledger.counted(&shared.store, &self.partition()?, &shared.clock).await?;
-        let change = quota::Change::of(key, before, write);
-        presence.reserve(change, self.quota, shared.clock.now())
+        writing.reserve(change, self.quota, self.shared.clock.now())
     }
 
     /// Books what became of the write, and passes it on: a refusal by a higher fence as what it is.
@@ -358,16 +362,14 @@ impl<S: Store> AppTtlStorage<S> {
         &self,
         growth: quota::Growth,
         outcome: Result<Outcome, StoreError>,
-        turn: quota::Turn,
     ) -> Result<Outcome, AppTtlError> {
         match &outcome {
             Ok(Outcome::Applied { expires_at }) => growth.applied(*expires_at),
             Ok(Outcome::Refused { .. })
             | Err(StoreError::Invalid { .. } | StoreError::Unavailable { .. }) => growth.undone(),
-            // Dropped unsettled, the growth has its ledger counted anew.
+            // Dropped unsettled, the growth leaves a doubt.
             Err(_) => drop(growth),
         }
-        drop(turn);
         let outcome = outcome?;
         if let Outcome::Refused { current } = &outcome {
             self.checked_fence(current.as_ref())?;

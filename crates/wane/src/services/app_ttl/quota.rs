@@ -3,9 +3,10 @@
 //! A ledger is counted from the store when it is first needed, and kept from then on: each write
 //! books what it changed, and expiries are booked by the clock. Whoever writes has the turn of its
 //! key, so that nobody else in this process changes what it replaces, and is present in the ledger
-//! until its outcome is booked. A count waits until nobody is present.
+//! from before it reads that until its outcome is booked. A count waits until nobody is present.
 //!
-//! A write whose outcome is unknown, or that nobody waited for, has the ledger counted anew.
+//! A write whose outcome is unknown, or that nobody waited for, leaves a doubt: what it may have added
+//! stays set aside until the next writer has looked at its key, once the write is decided.
 //! Costs about 40 bytes for each instant at which something expires.
 
 use std::collections::{BTreeMap, HashMap};
@@ -21,6 +22,7 @@ use super::{AppTtlError, ClusterAppId};
 use crate::clock::SharedClock;
 use crate::store::{
     ClusteringRange, Key, PageLimit, Partition, Record, Store, StoreError, Timestamp, Write,
+    outwait,
 };
 
 /// Keys that can have their turn at once.
@@ -125,6 +127,15 @@ struct Books {
     due: BTreeMap<Timestamp, Size>,
     /// Everything due up to this instant has left.
     settled_to: Option<Timestamp>,
+    /// What may have become of writes whose outcome nobody heard.
+    doubts: Vec<Doubt>,
+}
+
+/// A write whose outcome nobody heard, and what is set aside for it.
+#[derive(Debug)]
+struct Doubt {
+    key: Key,
+    held: Size,
 }
 
 impl Ledger {
@@ -155,6 +166,7 @@ impl Ledger {
             }
             drop(entered);
             let _alone = self.gate.write().await;
+            self.clear_up(store, clock).await?;
             if !self.is_counted(clock) {
                 let books = Books::count(store, partition, clock).await?;
                 *self.books.lock() = books;
@@ -162,12 +174,30 @@ impl Ledger {
         }
     }
 
+    /// Whether the books can be gone by.
     fn is_counted(&self, clock: &SharedClock) -> bool {
-        let counted = self.books.lock().counted;
+        let books = self.books.lock();
         let is_fresh = |at: Duration| {
             self.recount.is_none_or(|interval| clock.monotonic().saturating_sub(at) < interval)
         };
-        counted.is_some_and(is_fresh)
+        books.doubts.is_empty() && books.counted.is_some_and(is_fresh)
+    }
+
+    /// Books what became of the writes in doubt. Nobody may be present.
+    async fn clear_up<S: Store>(&self, store: &S, clock: &SharedClock) -> Result<(), StoreError> {
+        let last = || self.books.lock().doubts.last().map(|doubt| doubt.key.clone());
+        while let Some(key) = last() {
+            outwait(store, &key, clock).await?;
+            let found = store.get(&key).await?;
+            let mut books = self.books.lock();
+            if let Some(doubt) = books.doubts.pop() {
+                books.size -= doubt.held;
+            }
+            if let Some(record) = found {
+                books.add(Size::of(&key, &record.value), record.expires_at);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -227,8 +257,9 @@ impl Books {
 }
 
 /// What a write takes away and what it leaves.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct Change {
+    key: Key,
     before: Option<(Size, Option<Timestamp>)>,
     after: Option<Size>,
 }
@@ -236,14 +267,10 @@ pub(super) struct Change {
 impl Change {
     pub(super) fn of(key: &Key, before: Option<&Record>, write: Option<&Write>) -> Self {
         Self {
+            key: key.clone(),
             before: before.map(|record| (Size::of(key, &record.value), record.expires_at)),
             after: write.map(|write| Size::of(key, &write.value)),
         }
-    }
-
-    fn growth(&self) -> Size {
-        let before = self.before.map_or(Size::default(), |(size, _)| size);
-        self.after.unwrap_or_default().beyond(before)
     }
 }
 
@@ -254,23 +281,41 @@ pub(super) struct Presence {
     _entered: OwnedRwLockReadGuard<()>,
 }
 
-impl Presence {
-    /// Sets aside what the change adds, if the quota allows that.
+/// Being in a ledger with the turn of a key.
+#[derive(Debug)]
+pub(super) struct Writing {
+    presence: Presence,
+    /// Given up last: whoever has the turn next finds the doubts of whoever had it before.
+    _turn: Turn,
+}
+
+impl Writing {
+    pub(super) fn new(presence: Presence, turn: Turn) -> Self {
+        Self { presence, _turn: turn }
+    }
+
+    /// Sets aside what the change adds, if the quota allows that, and what it replaces: that gives
+    /// nobody room by expiring while the change is under way, which may renew it.
     pub(super) fn reserve(
         self,
         change: Change,
         quota: Quota,
         now: Timestamp,
     ) -> Result<Growth, AppTtlError> {
-        let held = change.growth();
-        let mut books = self.ledger.books.lock();
+        let mut books = self.presence.ledger.books.lock();
         books.settle_to(now);
-        let size = books.size;
-        check("keys", size.keys, held.keys, quota.keys)?;
-        check("bytes", size.bytes, held.bytes, quota.bytes)?;
+        let before = change.before.filter(|(_, expires_at)| !books.has_left(*expires_at));
+        let mut held = before.map_or(Size::default(), |(size, _)| size);
+        let growth = change.after.unwrap_or_default().beyond(held);
+        check("keys", books.size.keys, growth.keys, quota.keys)?;
+        check("bytes", books.size.bytes, growth.bytes, quota.bytes)?;
+        if let Some((size, expires_at)) = before {
+            books.remove(size, expires_at);
+        }
+        held += growth;
         books.size += held;
         drop(books);
-        Ok(Growth { presence: self, change, held, settled: false })
+        Ok(Growth { writing: self, change, held, settled: false })
     }
 }
 
@@ -283,10 +328,10 @@ fn check(what: &'static str, held: u64, more: u64, limit: Option<u64>) -> Result
     }
 }
 
-/// What is set aside for a write under way. Dropped unsettled, it has the ledger counted anew.
+/// What is set aside for a write under way. Dropped unsettled, it leaves a doubt.
 #[derive(Debug)]
 pub(super) struct Growth {
-    presence: Presence,
+    writing: Writing,
     change: Change,
     held: Size,
     settled: bool,
@@ -294,29 +339,32 @@ pub(super) struct Growth {
 
 impl Growth {
     /// The write was applied, and what it left expires at this instant.
-    pub(super) fn applied(mut self, expires_at: Option<Timestamp>) {
-        self.settled = true;
-        let mut books = self.presence.ledger.books.lock();
-        books.size -= self.held;
-        if let Some((size, expires_at)) = self.change.before {
-            books.remove(size, expires_at);
-        }
-        if let Some(size) = self.change.after {
-            books.add(size, expires_at);
-        }
+    pub(super) fn applied(self, expires_at: Option<Timestamp>) {
+        let stays = self.change.after.map(|size| (size, expires_at));
+        self.settle(stays);
     }
 
     /// The write was not applied.
-    pub(super) fn undone(mut self) {
+    pub(super) fn undone(self) {
+        let stays = self.change.before;
+        self.settle(stays);
+    }
+
+    fn settle(mut self, stays: Option<(Size, Option<Timestamp>)>) {
         self.settled = true;
-        self.presence.ledger.books.lock().size -= self.held;
+        let mut books = self.writing.presence.ledger.books.lock();
+        books.size -= self.held;
+        if let Some((size, expires_at)) = stays {
+            books.add(size, expires_at);
+        }
     }
 }
 
 impl Drop for Growth {
     fn drop(&mut self) {
         if !self.settled {
-            self.presence.ledger.books.lock().counted = None;
+            let doubt = Doubt { key: self.change.key.clone(), held: self.held };
+            self.writing.presence.ledger.books.lock().doubts.push(doubt);
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Invariant: whoever posts about a key holds the key's stripe. Locks are taken in one order:
 //! stripe, regions, journal, inbox.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -32,6 +33,10 @@ pub(super) struct Board {
     pub(super) regions: Regions,
     limits: WatchLimits,
     journal: Mutex<Journal>,
+    /// Keys of watched writes whose answer nobody heard, until they were looked at.
+    doubtful: Mutex<HashSet<Key>>,
+    /// The key of the last write that nobody watched and whose answer nobody heard.
+    stray: Mutex<Option<Key>>,
     /// Tells the task that something is due earlier than it knew.
     changed: Notify,
 }
@@ -57,6 +62,8 @@ impl Board {
             regions: Regions::default(),
             limits,
             journal: Mutex::new(Journal::new(start, limits)),
+            doubtful: Mutex::default(),
+            stray: Mutex::default(),
             changed: Notify::new(),
         }
     }
@@ -152,13 +159,31 @@ impl Board {
 
     /// Posts a gap for a write whose outcome nobody knows, and has the key looked at again.
     pub(super) fn doubt(&self, key: &Key) {
+        self.doubtful.lock().insert(key.clone());
+        self.post_gap(key);
+        self.look_again(key, self.clock.now());
+    }
+
+    fn post_gap(&self, key: &Key) {
         let regions = self.regions.read();
         let inboxes = regions.of(key).filter_map(|region| region.inbox());
-        let now = self.clock.now();
-        self.update(|journal| {
-            journal.post(key, inboxes, |newest| Notice::Gap { newest });
-            journal.look_again(key, now);
-        });
+        self.update(|journal| journal.post(key, inboxes, |newest| Notice::Gap { newest }));
+    }
+
+    /// Whether a write to the key may still be on its way.
+    pub(super) fn is_doubtful(&self, key: &Key) -> bool {
+        self.doubtful.lock().contains(key)
+    }
+
+    /// Notes a write that nobody watched and whose answer nobody heard. The last one stands for all
+    /// before it: they are decided before it.
+    pub(super) fn astray(&self, key: &Key) {
+        *self.stray.lock() = Some(key.clone());
+    }
+
+    /// The key of that write.
+    pub(super) fn stray(&self) -> Option<Key> {
+        self.stray.lock().clone()
     }
 
     /// Whether this very record is the one that is followed.
@@ -196,6 +221,10 @@ impl Board {
     pub(super) fn correct(&self, key: &Key, seen: Option<Record>) {
         let now = self.clock.now();
         let tracked = self.journal.lock().tracked(key).cloned();
+        if self.doubtful.lock().remove(key) && tracked.is_none() {
+            // Whoever looked at the first gap may have been too early.
+            self.post_gap(key);
+        }
         match (tracked, seen) {
             (None, None) => {}
             // A look after a gap: what stands here is part of what the gap hides.

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::Shared;
 use super::board::Board;
-use crate::store::{Key, Store};
+use crate::store::{Key, Record, Store, StoreError, outwait};
 
 /// How many keys are looked at side by side.
 const LOOKS: usize = 64;
@@ -56,8 +56,16 @@ async fn look<S: Store>(store: Arc<Shared<S>>, key: Key) {
     if !board.is_due(&key) {
         return;
     }
-    match store.inner.get(&key).await {
+    match seen(&store, &key).await {
         Ok(seen) => board.correct(&key, seen),
         Err(_) => board.look_after_failure(&key),
     }
+}
+
+/// What the store has, once no write that is in doubt can change it any more.
+async fn seen<S: Store>(store: &Shared<S>, key: &Key) -> Result<Option<Record>, StoreError> {
+    if store.board.is_doubtful(key) {
+        outwait(&store.inner, key, &store.board.clock).await?;
+    }
+    store.inner.get(key).await
 }

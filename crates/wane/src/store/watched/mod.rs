@@ -10,7 +10,8 @@
 //! - A watch misses nothing from the moment [`WatchedStore::watch`] returns, and says
 //!   [`Notice::Gap`] rather than to miss something: when its reader is too slow, when it resumes
 //!   from too far back, and when nobody knows whether a write was applied. Such a write may even
-//!   arrive after the gap; it is noticed no later than at the next expiry of its key.
+//!   arrive after the gap: its key is looked at again once it was decided, and what that shows is
+//!   reported, or is another gap.
 //! - An expiry is reported only after the store itself said that the record is gone. A renewed
 //!   record is followed to its new expiry.
 //! - A write whose future is dropped before its answer is a gap, for nobody heard the answer.
@@ -40,7 +41,7 @@ use tokio::task::JoinHandle;
 
 use super::{
     ClusteringRange, Fence, Key, Outcome, Page, PageLimit, Partition, Record, Remaining, ScanPage,
-    Store, StoreError, Timestamp, Value, Write,
+    Store, StoreError, Timestamp, Value, Write, outwait,
 };
 use crate::clock::SharedClock;
 use board::{Board, Change};
@@ -139,6 +140,9 @@ impl<S: Store> WatchedStore<S> {
         if needs_load {
             let _load = Load { board };
             board.stripes.drain().await;
+            if let Some(stray) = board.stray() {
+                outwait(&self.shared.inner, &stray, &board.clock).await?;
+            }
             self.load(&watch).await?;
         }
         Ok(watch)
@@ -176,7 +180,8 @@ impl<S: Store> WatchedStore<S> {
         let board = &*self.shared.board;
         let passage = board.stripes.pass(key);
         if !board.regions.contain(key) {
-            return request.await;
+            let unwatched = Unwatched { board, key };
+            return unwatched.heard(request.await);
         }
         drop(passage);
         let _turn = board.stripes.lock(key).await;
@@ -300,6 +305,29 @@ impl Drop for Doubt<'_> {
     }
 }
 
+/// A write under way that nobody watches. Dropped before its answer, it is a stray.
+#[derive(Debug)]
+struct Unwatched<'a> {
+    board: &'a Board,
+    key: &'a Key,
+}
+
+impl Unwatched<'_> {
+    /// The answer is there, and says whether the write is decided.
+    fn heard<T>(self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+        if !matches!(answer, Err(StoreError::Unknown { .. })) {
+            std::mem::forget(self);
+        }
+        answer
+    }
+}
+
+impl Drop for Unwatched<'_> {
+    fn drop(&mut self) {
+        self.board.astray(self.key);
+    }
+}
+
 /// A watch that reads its rows.
 #[derive(Debug)]
 struct Load<'a> {
@@ -355,7 +383,10 @@ impl<S: Store> Store for WatchedStore<S> {
             .map(|(position, (key, write))| (position, key.clone(), write.value.clone()))
             .collect();
         if watched.is_empty() {
-            return self.shared.inner.put_batch(writes).await;
+            let first = writes.first().map(|(key, _)| key.clone());
+            let unwatched = first.as_ref().map(|key| Unwatched { board, key });
+            let result = self.shared.inner.put_batch(writes).await;
+            return unwatched.map_or(Ok(Vec::new()), |unwatched| unwatched.heard(result));
         }
         self.put_watched(watched, writes).await
     }
