@@ -82,7 +82,7 @@ impl Pace {
 
 /// Looks at the store until the time is over, and holds what it finds to what may be there. What
 /// lives is what was written within the longest life. The rest is due, and may be what is young, and
-/// as much as a second brings: the machine may have other things to do, but not for long.
+/// what came due within the last second: the machine may have other things to do, but not for long.
 async fn look(store: &FileStore, clock: &SharedClock, written: &AtomicU64, seconds: u64) {
     let (mut thirds, mut pace) = ([Most::default(); 3], Pace::default());
     let mut bytes = FILES;
@@ -91,8 +91,10 @@ async fn look(store: &FileStore, clock: &SharedClock, written: &AtomicU64, secon
     while clock.monotonic() - began < whole {
         let records = store.stored_records().await.unwrap();
         pace.note(clock.monotonic(), written.load(Ordering::Relaxed) + WRITERS * BATCH);
-        let due = records.saturating_sub(pace.within(Duration::from_millis(LONGEST)));
-        let may_be_due = YOUNG as u64 / ROW + pace.within(SECOND);
+        let live = pace.within(Duration::from_millis(LONGEST));
+        let due = records.saturating_sub(live);
+        let just_due = pace.within(Duration::from_millis(LONGEST) + SECOND) - live;
+        let may_be_due = YOUNG as u64 / ROW + just_due;
         assert!(due <= may_be_due, "{due} of {records} records are due, of {may_be_due} at most");
         // A file that was larger once need not be made smaller at once.
         bytes = bytes.max(FILES + (pace.within(2 * SECOND) + may_be_due) * TREE_ROW);
