@@ -53,7 +53,8 @@ impl Exchanges {
     }
 
     fn begin(&self, request: Request<Incoming>) -> Exchange {
-        let mut turn = self.patience.request(request.version() == Version::HTTP_2);
+        let is_multiplexed = request.version() == Version::HTTP_2;
+        let mut turn = self.patience.request(is_multiplexed);
         let request = self.attributed(request);
         let mut router = self.router.clone();
         Box::pin(async move {
@@ -62,7 +63,10 @@ impl Exchanges {
             if matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
                 response.headers_mut().remove(CONTENT_LENGTH);
             }
-            turn.theirs();
+            // HTTP/1 looks at the body at once; HTTP/2 waits until the peer can take something of it.
+            if is_multiplexed {
+                turn.theirs();
+            }
             response.map(|body| Answer { body, turn })
         })
     }
@@ -196,11 +200,10 @@ impl Body for Answer {
         let frame = Pin::new(&mut self.body).poll_frame(context);
         if frame.is_pending() {
             self.turn.ours();
-        } else {
-            // Even if it was theirs: they have taken the frame before this one.
-            self.turn.ours();
+        } else if !self.body.is_end_stream() {
             self.turn.theirs();
         }
+        // After the last frame the protocol drops the body, which ends the turn.
         frame
     }
 

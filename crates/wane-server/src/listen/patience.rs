@@ -70,7 +70,7 @@ struct State {
     multiplexed: bool,
     /// When the connection began, or our last work ended.
     rested: Duration,
-    /// When the last request head was complete.
+    /// When the last request came: with the first byte of its head, or later.
     asked: Duration,
     /// When bytes of an answer last went out.
     moved: Duration,
@@ -140,12 +140,10 @@ impl Patience {
 
     /// A request head is complete. The turn lasts until its answer is handed over.
     pub(super) fn request(self: &Arc<Self>, multiplexed: bool) -> Turn {
-        let now = self.clock.monotonic();
         let mut state = self.state.lock();
-        state.asked = now;
+        state.asked = state.head_since.take().unwrap_or_else(|| self.clock.monotonic());
         state.served = true;
         state.multiplexed = multiplexed;
-        state.head_since = None;
         state.body_left = false;
         state.unanswered += 1;
         state.working += 1;
@@ -226,25 +224,23 @@ impl Turn {
         }
     }
 
-    /// It is for the peer to take what there is.
+    /// It is for the peer to take what there is, as it has taken what was there before.
     pub(super) fn theirs(&mut self) {
-        if self.working {
-            self.working = false;
-            let now = self.patience.clock.monotonic();
-            let mut state = self.patience.state.lock();
-            state.working -= 1;
-            state.rested = now;
-        }
+        self.rest(|_| {});
+    }
+
+    fn rest(&mut self, change: impl FnOnce(&mut State)) {
+        let now = self.patience.clock.monotonic();
+        let mut state = self.patience.state.lock();
+        state.working -= u32::from(std::mem::take(&mut self.working));
+        state.rested = now;
+        change(&mut state);
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.theirs();
-        let now = self.patience.clock.monotonic();
-        let mut state = self.patience.state.lock();
-        state.unanswered -= 1;
-        state.rested = now;
+        self.rest(|state| state.unanswered -= 1);
     }
 }
 
