@@ -165,9 +165,13 @@ fn request_id(request: &Request, services: &Services) -> HeaderValue {
     };
     let given = request.headers().get(REQUEST_ID).filter(is_plain).cloned();
     given.unwrap_or_else(|| {
-        let id = format!("{:016x}", services.requests.new_id());
-        HeaderValue::from_str(&id).unwrap_or_else(|_| HeaderValue::from_static("none"))
+        let id = hex(services.requests.new_id());
+        HeaderValue::from_bytes(&id).unwrap_or_else(|_| HeaderValue::from_static("none"))
     })
+}
+
+fn hex(number: u64) -> [u8; 16] {
+    std::array::from_fn(|digit| b"0123456789abcdef"[(number >> (60 - 4 * digit)) as usize & 15])
 }
 
 /// The method if it is a usual one: counters must not grow with what strangers make up.

@@ -16,6 +16,9 @@ use tracing_subscriber::fmt::MakeWriter;
 /// Bytes that may wait.
 const BUFFER: usize = 4 << 20;
 
+/// Bytes of a buffer that are kept for the next lines: those of a busy server.
+const KEPT: usize = 256 << 10;
+
 /// How long lines are gathered before they are written.
 const GATHER: Duration = Duration::from_millis(5);
 
@@ -62,9 +65,12 @@ pub(super) fn start(mut out: impl Write + Send + 'static) -> io::Result<(LineSin
     let shared = Arc::<Shared>::default();
     let of_thread = Arc::clone(&shared);
     let thread = std::thread::Builder::new().name("log".into()).spawn(move || {
-        while let Some((lines, dropped)) = of_thread.take() {
+        let mut lines = Vec::new();
+        while let Some(dropped) = of_thread.take(&mut lines) {
             // Where standard error is gone there is nobody to tell.
             drop(out.write_all(&lines));
+            lines.clear();
+            lines.shrink_to(KEPT);
             if dropped > 0 {
                 drop(writeln!(out, "{dropped} log lines were dropped: nobody reads fast enough"));
             }
@@ -75,8 +81,9 @@ pub(super) fn start(mut out: impl Write + Send + 'static) -> io::Result<(LineSin
 }
 
 impl Shared {
-    /// What waits, once something does; `None` at the end.
-    fn take(&self) -> Option<(Vec<u8>, u64)> {
+    /// Exchanges an empty buffer for the lines that wait, once there are any; returns how many were
+    /// dropped, and `None` at the end.
+    fn take(&self, lines: &mut Vec<u8>) -> Option<u64> {
         let mut waiting = self.waiting.lock();
         while waiting.lines.is_empty() && waiting.dropped == 0 {
             if waiting.is_closing {
@@ -90,7 +97,8 @@ impl Shared {
             // Nobody but the end wakes it from this: waking a thread costs more than a line.
             self.arrived.wait_for(&mut waiting, GATHER);
         }
-        Some((mem::take(&mut waiting.lines), mem::take(&mut waiting.dropped)))
+        mem::swap(&mut waiting.lines, lines);
+        Some(mem::take(&mut waiting.dropped))
     }
 }
 
