@@ -48,7 +48,7 @@ struct Killed {
 
 impl Killed {
     /// Works on a new store, until it is killed before this sync of what it does last.
-    fn before(step: DiskStep, work: impl AsyncFn(&FileStore, &FaultyDisk)) -> Self {
+    fn before(step: DiskStep, work: &impl AsyncFn(&FileStore, &FaultyDisk)) -> Self {
         let clock: SharedClock = ManualClock::seeded(1);
         let (home, disk) = (tempfile::tempdir().unwrap(), FaultyDisk::seeded(0));
         drop(FileStore::create(home.path(), Arc::clone(&clock)).unwrap());
@@ -62,7 +62,7 @@ impl Killed {
     }
 
     /// Cuts the power at each call of the next opening, and hands what opens after that to `holds`.
-    fn cut_while_opening(&self, holds: impl AsyncFn(&FileStore)) {
+    fn cut_while_opening(&self, holds: &impl AsyncFn(&FileStore)) {
         for last_call in 0.. {
             let mut is_open = true;
             for chance in 0..CHANCES {
@@ -75,7 +75,7 @@ impl Killed {
                 disk.arm(Fault::PowerCut, 0);
                 drop(opened);
                 disk.lose_what_was_not_synced(home.path()).unwrap();
-                self.check(home.path(), last_call, &holds);
+                self.check(home.path(), last_call, holds);
             }
             if is_open {
                 assert!(last_call > 3, "opening hardly writes anything");
@@ -99,7 +99,7 @@ fn values_len(home: &Path) -> u64 {
 /// The value was acknowledged; the one that replaces it, in a place before it, was logged and not synced.
 #[test]
 fn a_value_whose_replacement_is_not_durable_is_not_cut_off() {
-    let killed = Killed::before(DiskStep::FrameSynced, async |store, disk| {
+    let killed = Killed::before(DiskStep::FrameSynced, &async |store, disk| {
         put(store, "hole", filled(1, SHORT)).await.unwrap();
         put(store, "wall", filled(2, SHORT)).await.unwrap();
         store.flush().await.unwrap();
@@ -114,7 +114,7 @@ fn a_value_whose_replacement_is_not_durable_is_not_cut_off() {
     });
     let len = values_len(killed.home.path());
     assert!(len < (2 * SHORT + LONG + SHORT) as u64, "the hole was not used: {len} bytes");
-    killed.cut_while_opening(async |store| {
+    killed.cut_while_opening(&async |store| {
         let found = store.get(&key("replaced")).await.unwrap().unwrap();
         let (old, new) = (filled(3, LONG), filled(4, SHORT));
         assert!([&old[..], &new[..]].contains(&&found.value[..]), "another value");
@@ -124,7 +124,7 @@ fn a_value_whose_replacement_is_not_durable_is_not_cut_off() {
 /// The value was removed, and the tree that does not have it was written and not synced.
 #[test]
 fn a_value_that_the_durable_tree_has_is_not_cut_off() {
-    let killed = Killed::before(DiskStep::TreeSynced, async |store, disk| {
+    let killed = Killed::before(DiskStep::TreeSynced, &async |store, disk| {
         put(store, "wall", filled(1, SHORT)).await.unwrap();
         put(store, "removed", filled(2, SHORT)).await.unwrap();
         store.flush().await.unwrap();
@@ -132,7 +132,7 @@ fn a_value_that_the_durable_tree_has_is_not_cut_off() {
         disk.begin("last");
         store.flush().await.unwrap_err();
     });
-    killed.cut_while_opening(async |store| {
+    killed.cut_while_opening(&async |store| {
         assert!(store.get(&key("removed")).await.unwrap().is_none(), "it is back");
         let wall = store.get(&key("wall")).await.unwrap().unwrap();
         assert_eq!(&wall.value[..], filled(1, SHORT));
