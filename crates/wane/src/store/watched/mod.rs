@@ -386,7 +386,10 @@ impl<S: Store> Store for WatchedStore<S> {
             let first = writes.first().map(|(key, _)| key.clone());
             let unwatched = first.as_ref().map(|key| Unwatched { board, key });
             let result = self.shared.inner.put_batch(writes).await;
-            return unwatched.map_or(Ok(Vec::new()), |unwatched| unwatched.heard(result));
+            return match unwatched {
+                Some(unwatched) => unwatched.heard(result),
+                None => result,
+            };
         }
         self.put_watched(watched, writes).await
     }
