@@ -75,8 +75,8 @@ impl Replayed {
         self.segments.make_durable(&self.recovered)
     }
 
-    /// Notes the last frame, which callers are told of from here on. It must be durable. The note also takes the little room that later numbers
-    /// need.
+    /// Notes the last frame, which callers are told of from here on. It must be durable. The note also
+    /// takes the little room that later numbers need.
     pub(super) fn note_last(&mut self) -> std::io::Result<()> {
         self.acknowledged.note(self.recovered.last)
     }

@@ -22,7 +22,7 @@ fn write(len: usize, life: Life) -> Write {
 }
 
 /// Whatever of a request needs no answer is done.
-fn begin<T>(request: std::pin::Pin<&mut impl Future<Output = T>>) {
+pub(crate) fn begin<T>(request: std::pin::Pin<&mut impl Future<Output = T>>) {
     assert!(request.poll(&mut Context::from_waker(Waker::noop())).is_pending());
 }
 

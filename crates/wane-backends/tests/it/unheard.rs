@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -14,6 +14,8 @@ use wane::services::ClusterAppId;
 use wane::services::app_ttl::{AppTtl, AppTtlError, AppTtlStorage, Quota};
 use wane::store::{Event, EventKind, Notice, Store, Watch, WatchedStore};
 use wane_backends::file::{DiskStep, FaultyDisk, FileStore};
+
+use crate::late_groups::begin;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -53,11 +55,6 @@ impl Stage {
         let page = self.storage.scan("", None, wane::store::PageLimit::MAX).await.unwrap();
         page.entries.len() as u64
     }
-}
-
-/// Whatever of a request needs no answer is done.
-fn begin<T>(request: Pin<&mut impl Future<Output = T>>) {
-    assert!(request.poll(&mut Context::from_waker(Waker::noop())).is_pending());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -175,8 +175,8 @@ impl Segments {
 }
 
 impl Log {
-    /// Goes on after what was recovered and is durable, in a segment of its own, where there is room for one. Its
-    /// segments are for young records of so many bytes.
+    /// Goes on after what was recovered and is durable, in a segment of its own, where there is room
+    /// for one. Its segments are for young records of so many bytes.
     pub(super) fn go_on(
         segments: Arc<Segments>,
         recovered: &Recovered,
