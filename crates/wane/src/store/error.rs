@@ -35,4 +35,20 @@ impl StoreError {
     pub(crate) fn invalid(field: &'static str, reason: impl Into<String>) -> Self {
         Self::Invalid { field, reason: reason.into() }
     }
+
+    /// The same error for another caller, its cause as text: causes of drivers cannot be cloned.
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Self::Invalid { field, reason } => Self::invalid(field, reason.clone()),
+            Self::Unavailable { backend, source } => {
+                Self::Unavailable { backend, source: source.to_string().into() }
+            }
+            Self::Unknown { backend, source } => {
+                Self::Unknown { backend, source: source.to_string().into() }
+            }
+            Self::Corrupt { key, reason } => {
+                Self::Corrupt { key: key.clone(), reason: reason.clone() }
+            }
+        }
+    }
 }

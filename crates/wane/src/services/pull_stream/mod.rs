@@ -239,22 +239,6 @@ impl PullStreamError {
     }
 }
 
-/// The same error, its cause as text: causes of drivers cannot be cloned.
-fn store_error_again(error: &StoreError) -> StoreError {
-    match error {
-        StoreError::Invalid { field, reason } => StoreError::invalid(field, reason.clone()),
-        StoreError::Unavailable { backend, source } => {
-            StoreError::Unavailable { backend, source: source.to_string().into() }
-        }
-        StoreError::Unknown { backend, source } => {
-            StoreError::Unknown { backend, source: source.to_string().into() }
-        }
-        StoreError::Corrupt { key, reason } => {
-            StoreError::Corrupt { key: key.clone(), reason: reason.clone() }
-        }
-    }
-}
-
 /// What a reader is answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pulled {

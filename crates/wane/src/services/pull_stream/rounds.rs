@@ -23,7 +23,7 @@ use super::lines::Attended;
 use super::log::{Demand, Place, SealedRow, Tail, Window, tail_key};
 use super::record::{Answer, Call, Issuer, Moment, Riding, Rules, State};
 use super::token_view::slots_of;
-use super::{PullStreamError, Refusal, store_error_again};
+use super::{PullStreamError, Refusal};
 use crate::store::{Key, Outcome, Record, Store, StoreError, Value};
 
 /// Calls that share a write at most.
@@ -209,7 +209,7 @@ impl<S: Store> Stream<'_, S> {
         if seen.is_some_and(|standing| standing.state.tells_of_end(presented)) {
             return Ok(Answered { answer: Answer::Ended, ..told });
         }
-        Err(store_error_again(unclear))
+        Err(unclear.again())
     }
 
     async fn attempt(&mut self, calls: &[Waiting]) -> Result<Tried, StoreError> {
@@ -460,7 +460,7 @@ impl Drop for Draining {
 /// The error for another caller of the same round.
 fn again(error: &PullStreamError) -> PullStreamError {
     match error {
-        PullStreamError::Store(error) => PullStreamError::Store(store_error_again(error)),
+        PullStreamError::Store(error) => PullStreamError::Store(error.again()),
         PullStreamError::Elsewhere { region } => {
             PullStreamError::Elsewhere { region: region.clone() }
         }

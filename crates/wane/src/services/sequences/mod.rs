@@ -106,23 +106,7 @@ impl SequencesError {
             Self::Busy => Self::Busy,
             Self::TooMany => Self::TooMany,
             Self::Contended => Self::Contended,
-            Self::Store(error) => Self::Store(store_error_again(error)),
-        }
-    }
-}
-
-/// The same error, its cause as text: causes of drivers cannot be cloned.
-fn store_error_again(error: &StoreError) -> StoreError {
-    match error {
-        StoreError::Invalid { field, reason } => StoreError::invalid(field, reason.clone()),
-        StoreError::Unavailable { backend, source } => {
-            StoreError::Unavailable { backend, source: source.to_string().into() }
-        }
-        StoreError::Unknown { backend, source } => {
-            StoreError::Unknown { backend, source: source.to_string().into() }
-        }
-        StoreError::Corrupt { key, reason } => {
-            StoreError::Corrupt { key: key.clone(), reason: reason.clone() }
+            Self::Store(error) => Self::Store(error.again()),
         }
     }
 }

@@ -17,7 +17,6 @@ use super::verifying::Ending;
 use crate::services::pull_stream::core::Core;
 use crate::services::pull_stream::lines::Attended;
 use crate::services::pull_stream::log::Place;
-use crate::services::pull_stream::store_error_again;
 use crate::store::{Fence, Life, Outcome, Remaining, Store, StoreError, Value, Write};
 
 /// The most entries of one row.
@@ -73,7 +72,7 @@ pub(in super::super) async fn attend<S: Store>(core: Arc<Core<S>>, mut line: Att
         let entries = remarks.iter().map(|remark| remark.entry.clone()).collect();
         let done = append(&core, place, &mut end, entries).await;
         for remark in remarks {
-            let answer = done.as_ref().map_err(store_error_again).copied();
+            let answer = done.as_ref().map_err(StoreError::again).copied();
             // Whoever has left does not hear of it; its entry stands.
             drop(remark.answer.send(answer));
         }

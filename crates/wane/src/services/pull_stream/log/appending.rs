@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 
 use super::row::{self, SealedRow, WriteId};
 use super::{Place, ROWS_PER_RANGE, Tail, end, times};
+use crate::services::pull_stream::PullStreamError;
 use crate::services::pull_stream::budget::Share;
 use crate::services::pull_stream::core::Core;
 use crate::services::pull_stream::lines::Attended;
@@ -29,7 +30,6 @@ use crate::services::pull_stream::message::{MAX_BATCH, Message};
 use crate::services::pull_stream::policy::SHORT_RETENTION;
 use crate::services::pull_stream::record::State;
 use crate::services::pull_stream::resource_id::ResourceId;
-use crate::services::pull_stream::{PullStreamError, store_error_again};
 use crate::store::{Life, Outcome, Store, StoreError, Timestamp, Ttl, Write};
 
 /// How often the tail is raised, and how long the task rests before it ends.
@@ -112,9 +112,7 @@ fn answer(producers: Vec<Ingest>, done: &Result<(), PullStreamError>) {
     for producer in producers {
         let answer = match done {
             Ok(()) => Ok(()),
-            Err(PullStreamError::Store(error)) => {
-                Err(PullStreamError::Store(store_error_again(error)))
-            }
+            Err(PullStreamError::Store(error)) => Err(PullStreamError::Store(error.again())),
             Err(PullStreamError::Elsewhere { region }) => {
                 Err(PullStreamError::Elsewhere { region: region.clone() })
             }
