@@ -342,10 +342,14 @@ impl<S: Store> AppTtlStorage<S> {
     /// Begins a write: nobody else here writes to the key, and what is there is in the ledger.
     async fn writing(&self, key: &Key) -> Result<quota::Writing, AppTtlError> {
         let shared = &*self.shared;
-        let turn = shared.ledgers.turn(key).await;
         let ledger = shared.ledgers.of(self.app);
-        let presence = ledger.counted(&shared.store, &self.partition()?, &shared.clock).await?;
-        Ok(quota::Writing::new(presence, turn))
+        loop {
+            let presence = ledger.counted(&shared.store, &self.partition()?, &shared.clock).await?;
+            let turn = shared.ledgers.turn(key).await;
+            if !presence.is_in_doubt(key) {
+                return Ok(quota::Writing::new(presence, turn));
+            }
+        }
     }
 
     /// Sets aside what the write will add, or says that the quota does not allow it.

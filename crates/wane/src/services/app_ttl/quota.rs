@@ -1,9 +1,10 @@
 //! Quotas: what an application holds, counted to the entry and to the byte.
 //!
 //! A ledger is counted from the store when it is first needed, and kept from then on: each write
-//! books what it changed, and expiries are booked by the clock. Whoever writes has the turn of its
-//! key, so that nobody else in this process changes what it replaces, and is present in the ledger
-//! from before it reads that until its outcome is booked. A count waits until nobody is present.
+//! books what it changed, and expiries are booked by the clock. Whoever writes is present in the ledger
+//! from before it reads what it replaces until its outcome is booked, and has the turn of its key, so
+//! that nobody else in this process changes that. A count waits until nobody is present; nobody waits
+//! for a count who has a turn, as all applications share the turns.
 //!
 //! A write whose outcome is unknown, or that nobody waited for, leaves a doubt: what it may have added
 //! stays set aside until the next writer has looked at its key, once the write is decided.
@@ -114,7 +115,27 @@ pub(super) struct Ledger {
     /// Shared by those who write, exclusive to the one who counts.
     gate: Arc<RwLock<()>>,
     books: Mutex<Books>,
+    failures: Mutex<Failures>,
     recount: Option<Duration>,
+}
+
+/// How often the books could not be put in order, and why not when that was tried last.
+#[derive(Debug, Default)]
+struct Failures {
+    count: u64,
+    last: Option<StoreError>,
+}
+
+impl Failures {
+    fn note(&mut self, error: &StoreError) {
+        self.count += 1;
+        self.last = Some(error.again());
+    }
+
+    /// The last one, if there were more than so many.
+    fn beyond(&self, count: u64) -> Option<StoreError> {
+        self.last.as_ref().filter(|_| self.count > count).map(StoreError::again)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -152,13 +173,15 @@ impl Ledger {
         Ok(books.size)
     }
 
-    /// Enters the ledger once it is counted.
+    /// Enters the ledger once it is counted. Where the store fails whoever puts it in order, all who
+    /// waited for that are told so: it would take each of them as long to hear the same.
     pub(super) async fn counted<S: Store>(
         self: &Arc<Self>,
         store: &S,
         partition: &Partition,
         clock: &SharedClock,
     ) -> Result<Presence, StoreError> {
+        let failures = self.failures.lock().count;
         loop {
             let entered = Arc::clone(&self.gate).read_owned().await;
             if self.is_counted(clock) {
@@ -166,12 +189,30 @@ impl Ledger {
             }
             drop(entered);
             let _alone = self.gate.write().await;
-            self.clear_up(store, clock).await?;
-            if !self.is_counted(clock) {
-                let books = Books::count(store, partition, clock).await?;
-                *self.books.lock() = books;
+            if self.is_counted(clock) {
+                continue;
             }
+            if let Some(error) = self.failures.lock().beyond(failures) {
+                return Err(error);
+            }
+            let ordered = self.put_in_order(store, partition, clock).await;
+            ordered.inspect_err(|error| self.failures.lock().note(error))?;
         }
+    }
+
+    /// Looks at what is in doubt, and counts where that must be done. Nobody may be present.
+    async fn put_in_order<S: Store>(
+        &self,
+        store: &S,
+        partition: &Partition,
+        clock: &SharedClock,
+    ) -> Result<(), StoreError> {
+        self.clear_up(store, clock).await?;
+        if !self.is_counted(clock) {
+            let books = Books::count(store, partition, clock).await?;
+            *self.books.lock() = books;
+        }
+        Ok(())
     }
 
     /// Whether the books can be gone by.
@@ -207,7 +248,7 @@ impl Books {
         partition: &Partition,
         clock: &SharedClock,
     ) -> Result<Self, StoreError> {
-        let mut books = Self { counted: Some(clock.monotonic()), ..Self::default() };
+        let mut books = Self::default();
         let mut rest = Some(ClusteringRange::ALL);
         while let Some(range) = rest {
             let page = store.read(partition, &range, PageLimit::MAX).await?;
@@ -216,6 +257,8 @@ impl Books {
             }
             rest = page.rest;
         }
+        // One that took longer than it holds for is good for somebody all the same.
+        books.counted = Some(clock.monotonic());
         Ok(books)
     }
 
@@ -279,6 +322,13 @@ impl Change {
 pub(super) struct Presence {
     ledger: Arc<Ledger>,
     _entered: OwnedRwLockReadGuard<()>,
+}
+
+impl Presence {
+    /// Whether somebody else's write to the key came to be in doubt since the ledger was entered.
+    pub(super) fn is_in_doubt(&self, key: &Key) -> bool {
+        self.ledger.books.lock().doubts.iter().any(|doubt| doubt.key == *key)
+    }
 }
 
 /// Being in a ledger with the turn of a key.

@@ -2,14 +2,22 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use tokio::task::unconstrained;
+use tokio::time::timeout;
 use wane::clock::Clock;
 use wane::services::ClusterAppId;
 use wane::services::app_ttl::{AppTtl, AppTtlError, AppTtlStorage, Quota, Renewal, Size};
-use wane::store::{Faults, FaultyStore, Store};
+use wane::store::{Faults, FaultyStore, Store, StoreError};
 
 use super::{MINUTE, inner_store, manual_clock, page};
+use crate::gated::{Gate, GatedStore};
 
 const APP: ClusterAppId = ClusterAppId(7);
+
+/// By when a test that would wait for ever has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn keys(limit: u64) -> Quota {
     Quota { keys: Some(limit), bytes: None }
@@ -114,6 +122,78 @@ async fn a_shared_store_is_counted_anew_at_the_interval() {
     );
     hand.advance(interval);
     assert!(is_over(&here.set("d", "v", MINUTE).await.unwrap_err()), "known now");
+}
+
+/// Whoever waits for a store that does not answer is told so with the first who gave it up, and not one
+/// after the other.
+#[tokio::test]
+async fn a_store_that_fails_is_waited_for_once() {
+    let (_, clock) = manual_clock();
+    let store = GatedStore::new(inner_store(clock.clone()));
+    let storage = AppTtl::new(store.clone(), clock).of(APP, keys(100));
+    store.set(Gate::LoseAnswer);
+    let unheard = storage.set("unheard", "v", MINUTE).await.unwrap_err();
+    assert!(matches!(unheard, AppTtlError::Store(StoreError::Unknown { .. })), "{unheard}");
+
+    store.set(Gate::HoldBefore);
+    let names: Vec<_> = (0..10).map(|number| format!("k{number}")).collect();
+    let mut waiting: Vec<_> =
+        names.iter().map(|name| Box::pin(storage.set(name, "v", MINUTE))).collect();
+    assert!(waiting.iter_mut().all(|write| write.now_or_never().is_none()), "one asks, all wait");
+    store.set(Gate::LoseRequest);
+    let is_told = |told: Option<Result<_, _>>| {
+        matches!(told, Some(Err(AppTtlError::Store(StoreError::Unavailable { .. }))))
+    };
+    assert!(is_told((&mut waiting[0]).now_or_never()), "whoever asked");
+    store.set(Gate::HoldBefore);
+    let told = timeout(PATIENCE, join_all(waiting.drain(1..))).await.expect("none asks again");
+    assert!(told.into_iter().map(Some).all(is_told));
+    store.set(Gate::Open);
+    assert!(storage.set("later", "v", MINUTE).await.unwrap().is_applied());
+    assert_eq!(storage.usage().await.unwrap(), counted(&storage).await);
+}
+
+/// What comes of it without waiting, however much the test has done before.
+fn at_once<F: Future>(work: F) -> Option<F::Output> {
+    unconstrained(work).now_or_never()
+}
+
+/// One application that is counted holds up no other, whatever keys they write to.
+#[tokio::test]
+async fn writers_of_one_application_wait_for_no_count_of_another() {
+    let (_, clock) = manual_clock();
+    let store = GatedStore::new(inner_store(clock.clone()));
+    let storages = AppTtl::new(store.clone(), clock);
+    let counted = storages.of(APP, keys(10_000));
+    assert!(counted.set("first", "v", MINUTE).await.unwrap().is_applied());
+    store.set(Gate::HoldPages);
+    let other = storages.of(ClusterAppId(8), keys(10_000));
+    let names: Vec<_> = (0..1_000).map(|number| format!("k{number}")).collect();
+    let mut waiting: Vec<_> =
+        names.iter().map(|name| Box::pin(other.set(name, "v", MINUTE))).collect();
+    assert!(waiting.iter_mut().all(|write| at_once(write).is_none()), "it is being counted");
+    for name in &names {
+        let written = at_once(counted.set(name, "v", MINUTE));
+        assert!(written.is_some_and(|written| written.unwrap().is_applied()), "{name}");
+    }
+}
+
+/// A write that is given up while another one to its key waits for its turn is looked at before that.
+#[tokio::test]
+async fn what_a_write_left_is_known_to_the_next_one_that_waited_for_it() {
+    let (_, clock) = manual_clock();
+    let store = GatedStore::new(inner_store(clock.clone()));
+    let storage = AppTtl::new(store.clone(), clock).of(APP, keys(100));
+    assert!(storage.set("other", "v", MINUTE).await.unwrap().is_applied());
+    store.set(Gate::HoldAfter);
+    let mut given_up = Box::pin(storage.set("k", "longer", MINUTE));
+    assert!((&mut given_up).now_or_never().is_none(), "applied, and its answer held");
+    let mut next = Box::pin(storage.set("k", "v", MINUTE));
+    assert!((&mut next).now_or_never().is_none(), "it is not its turn");
+    drop(given_up);
+    store.set(Gate::Open);
+    assert!(next.await.unwrap().is_applied());
+    assert_eq!(storage.usage().await.unwrap(), counted(&storage).await);
 }
 
 /// Random operations with lost answers, lost requests and dropped futures: whenever the faults stop,
