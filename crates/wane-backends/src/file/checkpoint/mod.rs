@@ -231,9 +231,16 @@ impl Checkpointer {
     /// Puts the rows of sealed generations in order, where they are not yet.
     fn sort_sealed(&mut self) {
         for loose in self.shared.sealed().into_iter().filter(|sealed| !sealed.is_sorted()) {
-            self.shared.show_sorted(&loose, Arc::new(loose.sorted()));
-            self.outlived.push(loose);
+            self.put_in_order(loose);
         }
+    }
+
+    /// Shows the same rows in order, and returns what is shown.
+    fn put_in_order(&mut self, loose: Arc<Generation>) -> Arc<Generation> {
+        let sorted = Arc::new(loose.sorted());
+        self.shared.show_sorted(&loose, Arc::clone(&sorted));
+        self.outlived.push(loose);
+        sorted
     }
 
     /// Brings the oldest generation into the tree, after sealing it where it is not.
@@ -247,11 +254,17 @@ impl Checkpointer {
 
     /// Brings the oldest sealed generation into the tree, if there is one.
     fn bring_oldest(&mut self) -> Result<bool, Failure> {
-        self.sort_sealed();
-        let Some(oldest) = self.shared.oldest().sealed else { return Ok(false) };
+        let Some(oldest) = self.oldest_in_order() else { return Ok(false) };
         self.bring(&oldest)?;
         self.outlived.push(oldest);
         Ok(true)
+    }
+
+    /// The oldest sealed generation, in order. One may be sealed at any time, so that this is the one
+    /// that was looked at: what is being brought must be what is shown until it has gone.
+    fn oldest_in_order(&mut self) -> Option<Arc<Generation>> {
+        let oldest = self.shared.oldest().sealed?;
+        Some(if oldest.is_sorted() { oldest } else { self.put_in_order(oldest) })
     }
 
     /// Brings the oldest generation, which is sorted, into the tree, which is then told how far the
