@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use wane::clock::SystemClock;
-use wane::store::{ClusteringRange, Key, Life, PageLimit, Partition, Store, Value, Write};
+use wane::store::{
+    ClusteringRange, Key, Life, PageLimit, Partition, Store, StoreError, Value, Write,
+};
 use wane_backends::file::{FileSettings, FileStore};
 
 use crate::proof::{runtime, size_of_log};
@@ -84,4 +86,23 @@ fn a_page_is_whole_wherever_its_rows_lie() {
     assert_eq!(few_young, all_young);
     assert_eq!(again_young, all_young);
     assert_eq!((page(300).rows.len(), page(300).rest), (300, None));
+}
+
+/// The bound of the log's frames: values that are small, and too many of them.
+#[test]
+fn a_batch_that_cannot_be_logged_at_once_is_invalid_and_changes_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    drop(FileStore::create(home.path(), SystemClock::shared()).unwrap());
+    let store = FileStore::open(home.path(), SystemClock::shared()).unwrap();
+    let write = Write::new(Value::new(vec![7; 79 << 10]).unwrap(), Life::Permanent);
+    let put = |numbers: std::ops::Range<u64>| {
+        let writes = numbers.map(|number| (key(number), write.clone())).collect();
+        runtime().block_on(store.put_batch(writes))
+    };
+    let too_many = (1 << 30) / (79 << 10);
+    let refused = put(0..too_many).unwrap_err();
+    assert!(matches!(refused, StoreError::Invalid { field: "batch", .. }), "{refused:?}");
+    assert_eq!(rows(&store), 0);
+    assert_eq!(put(0..100).unwrap().len(), 100, "it goes on");
+    assert_eq!(rows(&store), 100);
 }

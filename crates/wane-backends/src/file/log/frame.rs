@@ -155,6 +155,9 @@ pub struct Position {
     pub sequence: u64,
 }
 
+/// What is kept of a draft's memory: a frame of a busy store has less.
+const KEPT: usize = 8 << 20;
+
 /// A frame that is being put together. Kept from one to the next for its memory.
 #[derive(Debug, Default)]
 pub struct Draft {
@@ -166,6 +169,7 @@ impl Draft {
     /// Begins anew.
     pub fn clear(&mut self) {
         self.bytes.clear();
+        self.bytes.shrink_to(KEPT);
         self.bytes.resize(HEAD, 0);
         self.count = 0;
     }

@@ -68,6 +68,8 @@ enum Failure {
     NoRoom,
     /// The store has failed before, and nothing was applied.
     Refused(StoreError),
+    /// It is more than one frame holds, and nothing was applied.
+    TooLarge,
     /// The tree could not be read, and nothing was applied.
     Unread {
         /// The engine that it was read by, counted.
@@ -85,6 +87,10 @@ impl Failure {
             Self::NoRoom => StoreError::Unavailable { backend, source: "the disk is full".into() },
             Self::Refused(error) => {
                 StoreError::Unavailable { backend, source: error.to_string().into() }
+            }
+            Self::TooLarge => {
+                let reason = "it has more than 1 GiB, which cannot be logged at once; split it";
+                StoreError::Invalid { field: "batch", reason: reason.into() }
             }
             Self::Unread { reason, .. } => {
                 StoreError::Unavailable { backend, source: reason[..].into() }
@@ -244,6 +250,7 @@ impl Writer {
             self.large.keep();
             Ok(outcomes)
         });
+        self.draft.clear();
         match &result {
             Ok(_) => {}
             Err(Failure::InDoubt(reason)) => {
@@ -251,7 +258,9 @@ impl Writer {
                 // It may be in the log, with the places of its values.
                 self.large.keep();
             }
-            Err(Failure::NoRoom | Failure::Refused(_) | Failure::Unread { .. }) => {
+            Err(
+                Failure::NoRoom | Failure::Refused(_) | Failure::TooLarge | Failure::Unread { .. },
+            ) => {
                 self.large.abandon();
                 // What has died young makes room once it is gone.
                 self.shared.hasten();
@@ -293,7 +302,6 @@ impl Writer {
         self.large.flush()?;
         // Also where there was no room: what the system could not write it may have dropped.
         self.large.sync().map_err(|error| in_doubt(&error))?;
-        self.draft.clear();
         for (key, row) in &rows {
             self.encoded.clear();
             if let Some(held) = &row.held {
@@ -302,8 +310,7 @@ impl Writer {
             self.draft.push(key, &self.encoded);
         }
         if self.draft.size() > LARGEST_FRAME {
-            let reason = "it has more than 1 GiB, which cannot be logged at once; split it".into();
-            return Err(Failure::Refused(StoreError::Invalid { field: "batch", reason }));
+            return Err(Failure::TooLarge);
         }
         if !self.log.fits(&self.draft) {
             self.rotate()?;
