@@ -7,7 +7,6 @@
 use std::io::{self, Write};
 use std::mem;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -22,6 +21,9 @@ const KEPT: usize = 256 << 10;
 /// How long lines are gathered before they are written.
 const GATHER: Duration = Duration::from_millis(5);
 
+/// How long the end waits for somebody to read the last lines.
+const LAST_LINES: Duration = Duration::from_secs(2);
+
 /// The way into the buffer. A clone leads into the same one.
 #[derive(Debug, Clone)]
 pub(super) struct LineSink {
@@ -32,6 +34,8 @@ pub(super) struct LineSink {
 struct Shared {
     waiting: Mutex<Waiting>,
     arrived: Condvar,
+    /// The thread has written everything.
+    ended: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -40,33 +44,43 @@ struct Waiting {
     dropped: u64,
     is_asleep: bool,
     is_closing: bool,
+    has_ended: bool,
 }
 
-/// Keeps the thread. When dropped, everything that waits is written first.
+/// Keeps the thread. When dropped, everything that waits is written first, unless nobody reads it: a
+/// terminal that stands still does not keep a process from ending.
 #[derive(Debug)]
 pub struct LogWriter {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl Drop for LogWriter {
     fn drop(&mut self) {
-        self.shared.waiting.lock().is_closing = true;
+        let mut waiting = self.shared.waiting.lock();
+        waiting.is_closing = true;
         self.shared.arrived.notify_one();
-        if let Some(thread) = self.thread.take() {
-            // One that panicked has said so already.
-            drop(thread.join());
-        }
+        let is_writing = |waiting: &mut Waiting| !waiting.has_ended;
+        self.shared.ended.wait_while_for(&mut waiting, is_writing, LAST_LINES);
+    }
+}
+
+/// Says that the thread has ended, however it does.
+struct End(Arc<Shared>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.waiting.lock().has_ended = true;
+        self.0.ended.notify_one();
     }
 }
 
 /// Starts the thread that writes to `out`.
 pub(super) fn start(mut out: impl Write + Send + 'static) -> io::Result<(LineSink, LogWriter)> {
     let shared = Arc::<Shared>::default();
-    let of_thread = Arc::clone(&shared);
-    let thread = std::thread::Builder::new().name("log".into()).spawn(move || {
+    let end = End(Arc::clone(&shared));
+    std::thread::Builder::new().name("log".into()).spawn(move || {
         let mut lines = Vec::new();
-        while let Some(dropped) = of_thread.take(&mut lines) {
+        while let Some(dropped) = end.0.take(&mut lines) {
             // Where standard error is gone there is nobody to tell.
             drop(out.write_all(&lines));
             lines.clear();
@@ -77,7 +91,7 @@ pub(super) fn start(mut out: impl Write + Send + 'static) -> io::Result<(LineSin
         }
     })?;
     let sink = LineSink { shared: Arc::clone(&shared) };
-    Ok((sink, LogWriter { shared, thread: Some(thread) }))
+    Ok((sink, LogWriter { shared }))
 }
 
 impl Shared {
@@ -167,6 +181,18 @@ mod tests {
         drop(writer);
         let lines = String::from_utf8(seen.lock().clone()).unwrap();
         assert!(lines.lines().map(|line| line.parse::<u32>().unwrap()).eq(0..1_000));
+    }
+
+    /// Nobody lets the writer go on before the end.
+    #[test]
+    fn a_reader_that_stands_still_does_not_keep_a_process_from_ending() {
+        let seen = Arc::<Mutex<Vec<u8>>>::default();
+        let (go, wait) = mpsc::channel();
+        let (sink, writer) = start(Slow { go: wait, seen: Arc::clone(&seen) }).unwrap();
+        writeln!(&sink, "read by nobody").unwrap();
+        drop(writer);
+        assert!(seen.lock().is_empty());
+        drop(go);
     }
 
     #[test]
