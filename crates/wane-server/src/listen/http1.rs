@@ -101,7 +101,7 @@ impl Connection {
         };
         let parts = protocol.into_parts();
         let mut io = parts.io.into_inner();
-        io.put_back(&parts.read_buf);
+        io.put_back(without_empty_lines(&parts.read_buf));
         Ok((io, held))
     }
 
@@ -112,6 +112,8 @@ impl Connection {
         patience: &Patience,
     ) -> Result<(), End> {
         if !io.ahead().is_empty() {
+            // A head that began together with the request before it: its time runs like any other's.
+            patience.received();
             return Ok(());
         }
         match self.attend(patience, io.fill()).await {
@@ -161,4 +163,10 @@ impl Connection {
             }
         }
     }
+}
+
+/// What was read of the next request. Lines in front of it that are empty stand for nothing.
+fn without_empty_lines(read: &[u8]) -> &[u8] {
+    let begin = read.iter().position(|byte| !b"\r\n".contains(byte));
+    &read[begin.unwrap_or(read.len())..]
 }

@@ -123,6 +123,33 @@ async fn a_connection_that_rests_has_its_time_like_any_other() {
     assert_at_limit(took(), LIMIT);
 }
 
+/// What has begun a head is given its time, whether it came with the request before, with one that
+/// took long, or later.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_head_that_begins_together_with_the_request_before_has_its_time() {
+    for request in [ROOT, SLOW] {
+        let server = Server::start(ListenLimits { idle: SOON, stalled: SOON, ..limits() }).await;
+        let mut client = server.connect().await;
+        client.send(&[request, &ROOT[..5]].concat()).await;
+        client.answer().await;
+        let took = stopwatch();
+        client.closed().await;
+        assert_at_limit(took(), LIMIT);
+    }
+}
+
+/// The control: an empty line, as some clients send it after a body, begins nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_line_after_a_request_begins_no_head() {
+    let server = Server::start(ListenLimits { idle: SOON, stalled: SOON, ..limits() }).await;
+    let mut client = server.connect().await;
+    client.send(&[ROOT, b"\r\n"].concat()).await;
+    assert_eq!(client.answer().await, (200, "root".into()));
+    pause(2 * LIMIT).await;
+    client.send(ROOT).await;
+    assert_eq!(client.answer().await, (200, "root".into()));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_rests_is_told_to_finish_like_any_other() {
     let server = Server::start(limits_of(SOON)).await;
