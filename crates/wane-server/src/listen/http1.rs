@@ -32,6 +32,9 @@ use super::rewound::Rewound;
 /// How long nothing must have moved: longer than a busy client takes between two requests.
 const REST_AFTER: Duration = Duration::from_millis(20);
 
+/// The same where a connection could not rest before: an answer that has begun may go on for hours.
+const REST_LATEST: Duration = Duration::from_secs(1);
+
 /// What is read or written of a body at once, at most: whoever sends gigabytes fills it, others do not.
 const BODY_BYTES: usize = 64 * 1024;
 
@@ -79,12 +82,13 @@ impl Connection {
         http1.max_buf_size(BODY_BYTES.max(header_bytes));
         http1.keep_alive(!self.is_finishing());
         let mut protocol = Box::new(http1.serve_connection(TokioIo::new(io), desk.clone()));
+        let mut rest_after = REST_AFTER;
         let held = loop {
             let ended_or_rests = async {
                 tokio::select! {
                     biased;
                     result = &mut *protocol => Err(result),
-                    rest = patience.rests(REST_AFTER) => Ok(rest),
+                    rest = patience.rests(rest_after, REST_LATEST) => Ok(rest),
                 }
             };
             match self.attend(patience, ended_or_rests).await {
@@ -93,6 +97,7 @@ impl Connection {
                     if let Some(held) = desk.take() {
                         break Some(held);
                     }
+                    rest_after = (2 * rest_after).min(REST_LATEST);
                 }
                 Attended::Done(Err(result)) => return Err(self.done(result)),
                 Attended::Finish => Pin::new(&mut *protocol).graceful_shutdown(),

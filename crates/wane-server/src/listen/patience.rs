@@ -102,14 +102,17 @@ impl Patience {
         verdict
     }
 
-    /// Completes when nothing has moved for `long`, with what the connection waits for.
-    pub(super) async fn rests(&self, long: Duration) -> Rest {
+    /// Completes when nothing has moved for `long`, with what the connection waits for. While
+    /// something does, it is looked at less and less often, at last every `latest`.
+    pub(super) async fn rests(&self, long: Duration, latest: Duration) -> Rest {
+        let mut pause = long;
         loop {
-            self.clock.sleep(long).await;
+            self.clock.sleep(pause).await;
             let now = self.clock.monotonic();
             if let Some(rest) = self.state.lock().rest(now, long) {
                 return rest;
             }
+            pause = (2 * pause).min(latest);
         }
     }
 
