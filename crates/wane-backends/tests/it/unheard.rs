@@ -12,7 +12,10 @@ use tempfile::TempDir;
 use wane::clock::{Clock, ManualClock, SharedClock, SystemClock};
 use wane::services::ClusterAppId;
 use wane::services::app_ttl::{AppTtl, AppTtlError, AppTtlStorage, Quota};
-use wane::store::{Event, EventKind, Notice, Store, Watch, WatchedStore};
+use wane::store::{
+    ClusteringRange, Event, EventKind, Key, Life, Notice, Partition, Store, Ttl, Value, Watch,
+    WatchedStore, Write,
+};
 use wane_backends::file::{DiskStep, FaultyDisk, FileStore};
 
 use crate::late_groups::begin;
@@ -131,9 +134,9 @@ async fn is_noticed(watch_first: bool) {
         let probe = stage.storage.insert_if_not_exists("probe", "v", HOUR).await.unwrap();
         assert!(probe.is_applied());
         let page = stage.store.scan(None, wane::store::PageLimit::MAX).await.unwrap();
-        wane::store::Partition::new(page.rows[0].key.partition().to_vec()).unwrap()
+        Partition::new(page.rows[0].key.partition().to_vec()).unwrap()
     };
-    let range = || wane::store::ClusteringRange::ALL;
+    let range = || ClusteringRange::ALL;
     let early = match watch_first {
         true => Some(stage.store.watch(&partition, range()).await.unwrap()),
         false => None,
@@ -179,4 +182,65 @@ async fn a_watched_write_that_nobody_waits_for_is_noticed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_that_nobody_waited_for_before_the_watch_is_noticed() {
     is_noticed(false).await;
+}
+
+fn partition_of(key: &Key) -> Partition {
+    Partition::new(key.partition().to_vec()).unwrap()
+}
+
+fn written(value: &str) -> Write {
+    Write::new(Value::new(value.to_owned()).unwrap(), Life::For(Ttl::from_secs(1).unwrap()))
+}
+
+/// Whoever read the key at the first gap was too early for both writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_behind_one_that_nobody_waits_for_is_told_after_another_gap() {
+    let stage = Stage::new(&SystemClock::shared(), 10);
+    let (key, other) = (Key::new(b"watched", b"k").unwrap(), Key::new(b"other", b"k").unwrap());
+    let mut watch = stage.store.watch(&partition_of(&key), ClusteringRange::ALL).await.unwrap();
+    stage.hold();
+    let mut first = pin!(stage.store.put(&other, written("first")));
+    begin(first.as_mut());
+    stage.await_held();
+    let mut behind = pin!(stage.store.put(&key, written("heard")));
+    {
+        let mut unheard = pin!(stage.store.insert_if_not_exists(&key, written("unheard")));
+        begin(unheard.as_mut());
+        begin(behind.as_mut());
+    }
+    assert!(matches!(watch.next().await, Some(Notice::Gap { .. })));
+    stage.release();
+    assert!(behind.await.unwrap().is_applied());
+    let (gap, event) = (watch.next().await, watch.next().await);
+    assert!(matches!(gap, Some(Notice::Gap { .. })), "{gap:?}");
+    let Some(Notice::Event(event)) = event else { panic!("{event:?}") };
+    assert_eq!((event.kind, event.value.as_ref()), (EventKind::Put, b"heard".as_ref()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_nobody_waited_for_is_noticed_where_nobody_watched() {
+    let clock = SystemClock::shared();
+    let stage = Stage::new(&clock, 10);
+    let [watched, unwatched, other] = [&b"watched"[..], b"unwatched", b"other"]
+        .map(|partition| Key::new(partition, b"k").unwrap());
+    let _watch = stage.store.watch(&partition_of(&watched), ClusteringRange::ALL).await.unwrap();
+    stage.hold();
+    let mut first = pin!(stage.store.put(&other, written("first")));
+    begin(first.as_mut());
+    stage.await_held();
+    {
+        let batch = vec![(watched, written("a")), (unwatched.clone(), written("b"))];
+        begin(pin!(stage.store.put_batch(batch)));
+    }
+    let partition = partition_of(&unwatched);
+    let mut watching = pin!(stage.store.watch(&partition, ClusteringRange::ALL));
+    let early = watching.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    stage.release();
+    assert!(first.await.unwrap().is_applied());
+    let watch = match early {
+        std::task::Poll::Ready(watch) => watch,
+        std::task::Poll::Pending => watching.await,
+    };
+    let event = expiry(&mut watch.unwrap(), &*clock).await;
+    assert_eq!(event.key, unwatched);
 }

@@ -139,10 +139,15 @@ impl Board {
         let mut regions = self.regions.write();
         regions.close_all();
         self.journal.lock().clear();
+        self.doubtful.lock().clear();
     }
 
-    /// Posts a change that the store applied.
+    /// Posts a change that the store applied. A write before it that was in doubt is decided with it, and
+    /// nobody will look at the key for its sake any more.
     pub(super) fn post(&self, key: &Key, change: Change) {
+        if self.doubtful.lock().remove(key) {
+            self.post_gap(key);
+        }
         let regions = self.regions.read();
         let watched = regions.of(key).next().is_some();
         let inboxes = || regions.of(key).filter_map(|region| region.inbox());

@@ -382,16 +382,17 @@ impl<S: Store> Store for WatchedStore<S> {
             .filter(|(_, (key, _))| board.regions.contain(key))
             .map(|(position, (key, write))| (position, key.clone(), write.value.clone()))
             .collect();
-        if watched.is_empty() {
-            let first = writes.first().map(|(key, _)| key.clone());
-            let unwatched = first.as_ref().map(|key| Unwatched { board, key });
-            let result = self.shared.inner.put_batch(writes).await;
-            return match unwatched {
-                Some(unwatched) => unwatched.heard(result),
-                None => result,
-            };
+        // One key stands for all of them that nobody watches.
+        let first = writes.first().map(|(key, _)| key.clone());
+        let unwatched = first.as_ref().map(|key| Unwatched { board, key });
+        let result = match watched.is_empty() {
+            true => self.shared.inner.put_batch(writes).await,
+            false => self.put_watched(watched, writes).await,
+        };
+        match unwatched {
+            Some(unwatched) => unwatched.heard(result),
+            None => result,
         }
-        self.put_watched(watched, writes).await
     }
 
     async fn insert_if_not_exists(&self, key: &Key, write: Write) -> Result<Outcome, StoreError> {
