@@ -24,7 +24,7 @@ impl AskedAgain {
                 Some(Self(b"GET / HTTP/1.1\r\nhost: again\r\nconnection: close\r\n\r\n"))
             }
             Version::HTTP_11 => Some(Self(b"GET / HTTP/1.1\r\nhost: again\r\n\r\n")),
-            Version::HTTP_10 if names("keep-alive") => {
+            Version::HTTP_10 if names("keep-alive") && !names("close") => {
                 Some(Self(b"GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n"))
             }
             Version::HTTP_10 => Some(Self(b"GET / HTTP/1.0\r\n\r\n")),
@@ -58,6 +58,7 @@ mod tests {
         assert!(get(Version::HTTP_11, "x, Close").contains("connection: close\r\n"));
         assert_eq!(get(Version::HTTP_10, "x"), "GET / HTTP/1.0\r\n\r\n");
         assert!(get(Version::HTTP_10, "Keep-Alive").contains("connection: keep-alive\r\n"));
+        assert_eq!(get(Version::HTTP_10, "keep-alive, close"), "GET / HTTP/1.0\r\n\r\n");
     }
 
     #[test]
