@@ -5,8 +5,9 @@ mod bodies;
 pub(super) mod watch;
 
 use axum::Json;
-use axum::extract::{Request, State};
+use axum::extract::{FromRequestParts, Request, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 
@@ -54,9 +55,8 @@ pub(super) async fn get(
     State(services): State<Services>,
     caller: Caller,
     LastSegment(key): LastSegment,
-    headers: HeaderMap,
+    form: Form,
 ) -> Result<Response, Problem> {
-    let form = Form::wanted(&headers)?;
     let entry = services.reads(&caller).ttl_get(&key).await?.ok_or_else(Problem::absent)?;
     Ok(match form {
         Form::Json => Json(EntryBody::from(&entry)).into_response(),
@@ -65,9 +65,17 @@ pub(super) async fn get(
 }
 
 /// The forms in which an entry can be had.
-enum Form {
+pub(super) enum Form {
     Json,
     Octets,
+}
+
+impl<S: Sync> FromRequestParts<S> for Form {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        Self::wanted(&parts.headers)
+    }
 }
 
 impl Form {
