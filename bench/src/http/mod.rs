@@ -85,11 +85,12 @@ impl Trials {
     ) -> Result<(), BoxError> {
         timing::stage(&format!("http: get, {connections} connections"));
         let load = |server: &Server, round: usize| {
-            let server_ = server.clone_for_requests();
+            // Made before: all contestants cost the client the same.
+            let requests = server.clone_for_requests();
+            let requests: Vec<_> = (0..RECORDS).map(|index| requests.get_request(index)).collect();
             let request = move |connection: usize, sent: u64| {
                 let seed = (round * 1_000 + connection) as u64;
-                let index = Chance::seeded(seed << 32 | sent).below(RECORDS);
-                server_.get_request(index)
+                requests[Chance::seeded(seed << 32 | sent).below(RECORDS) as usize].clone()
             };
             self.load(server, connections, Arc::new(request), 200)
         };
