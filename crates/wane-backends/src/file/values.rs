@@ -41,9 +41,18 @@ impl ValuesFile {
         let values = Self { path, disk, storage: OnceLock::new() };
         match OpenOptions::new().read(true).write(true).open(&values.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            opened => values.keep(opened?)?,
+            opened => {
+                // Whoever made it may have been killed before its name was durable.
+                values.sync_name()?;
+                values.keep(opened?)?;
+            }
         }
         Ok(values)
+    }
+
+    /// Makes the name of the file durable.
+    fn sync_name(&self) -> io::Result<()> {
+        self.path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
     }
 
     /// The bytes of the file; none where it is not there yet.
@@ -78,10 +87,10 @@ impl ValuesFile {
         if self.storage.get().is_none() {
             let mut options = OpenOptions::new();
             let file = options.read(true).write(true).create(true).truncate(false);
-            self.keep(file.open(&self.path)?)?;
-            if let Some(directory) = self.path.parent() {
-                File::open(directory)?.sync_all()?;
-            }
+            let file = file.open(&self.path)?;
+            // A sync that failed leaves a doubt, whatever it failed for.
+            self.sync_name().map_err(io::Error::other)?;
+            self.keep(file)?;
         }
         self.storage()?.write_pieces(offset, pieces)
     }
