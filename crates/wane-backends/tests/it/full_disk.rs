@@ -311,3 +311,26 @@ fn segments_that_nothing_needs_make_room_for_the_tree() {
     let store = FileStore::open(home.path(), SystemClock::shared()).unwrap();
     runtime().block_on(check(&store, &[("again-0", Told::Applied), ("last", Told::Applied)]));
 }
+
+/// Where the file cannot be opened again after its disk was full, nobody knows what the tree has. The log
+/// keeps what was acknowledged, however long the store is left as it is.
+#[test]
+fn a_store_that_failed_on_a_full_disk_keeps_its_log() {
+    let Bench { home, disk, store } = Bench::new(1, SystemClock::shared());
+    let rows = (0..150)
+        .map(|number| (key(&format!("kept-{number}")), Write::new(value(20_000), Life::Permanent)));
+    runtime().block_on(store.put_batch(rows.collect())).unwrap();
+    let (records, hidden) = (home.path().join("records.redb"), home.path().join("hidden"));
+    std::fs::rename(&records, &hidden).unwrap();
+    disk.arm(Fault::DiskFull, 0);
+    assert_eq!(told(&runtime().block_on(store.flush())), Told::NotApplied);
+    disk.make_room();
+    let refused = runtime().block_on(put(&store, "late", 100)).unwrap_err();
+    assert!(refused.to_string().contains("unavailable"), "{refused}");
+    // Longer than a writer that has nothing to do keeps a large segment.
+    wait(Duration::from_millis(2_500));
+    drop(store);
+    std::fs::rename(&hidden, &records).unwrap();
+    let store = FileStore::open(home.path(), SystemClock::shared()).unwrap();
+    runtime().block_on(check(&store, &[("kept-0", Told::Applied), ("kept-149", Told::Applied)]));
+}

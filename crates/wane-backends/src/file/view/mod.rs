@@ -265,6 +265,13 @@ impl Shared {
         }
     }
 
+    /// Ends the active generation, and returns the last frame of what is sealed.
+    fn seal_all(&self) -> u64 {
+        let mut visible = self.visible.write();
+        self.seal_visible(&mut visible);
+        visible.active.sequence
+    }
+
     fn seal_visible(&self, visible: &mut Visible) {
         let Some(below) = visible.below.as_ref().filter(|_| !visible.active.is_empty()) else {
             return;
@@ -282,6 +289,20 @@ impl Shared {
         let active = visible.active.weight();
         let sealed = visible.below.iter().flat_map(|below| &below.sealed);
         (active + sealed.map(|generation| generation.weight()).sum::<usize>(), active)
+    }
+
+    /// Whether the tree has all that was logged. Nobody knows where there is no tree.
+    pub(super) fn is_all_in_tree(&self) -> bool {
+        let visible = self.visible.read();
+        let below = visible.below.as_ref();
+        visible.active.is_empty() && below.is_some_and(|below| below.sealed.is_empty())
+    }
+
+    /// Whether what was logged up to the frame `last`, all of it sealed, is in the tree.
+    fn has_reached_tree(&self, last: u64) -> Result<bool, StoreError> {
+        let visible = self.visible.read();
+        let below = visible.below.as_ref().ok_or_else(|| self.failure())?;
+        Ok(below.sealed.first().is_none_or(|oldest| oldest.sequence > last))
     }
 
     /// The oldest generation, whether it is sealed, and how many are.
@@ -374,11 +395,12 @@ impl Shared {
 
     /// Brings everything that is young by now into the tree.
     pub(super) async fn flush(&self) -> Result<(), StoreError> {
-        let last = self.hasten();
+        let last = self.seal_all();
+        self.hasten_up_to(last);
         loop {
             let progress = self.progress.notified();
             self.check()?;
-            if self.oldest().sealed.is_none_or(|oldest| oldest.sequence > last) {
+            if self.has_reached_tree(last)? {
                 return Ok(());
             }
             if self.lacks_room.load(Ordering::SeqCst) {
@@ -389,16 +411,16 @@ impl Shared {
         }
     }
 
-    /// Has everything that is young by now brought into the tree, and returns its last frame.
-    pub(super) fn hasten(&self) -> u64 {
-        let mut visible = self.visible.write();
-        self.seal_visible(&mut visible);
-        let last = visible.active.sequence;
-        drop(visible);
+    /// Has everything that is young by now brought into the tree.
+    pub(super) fn hasten(&self) {
+        let last = self.seal_all();
+        self.hasten_up_to(last);
+    }
+
+    fn hasten_up_to(&self, last: u64) {
         self.hurry.fetch_max(last, Ordering::SeqCst);
         self.wanted.fetch_add(1, Ordering::SeqCst);
         self.wake.notify_one();
-        last
     }
 
     /// Has room looked for, and waits until that was done by a look that began after this.

@@ -180,7 +180,7 @@ impl Writer {
 
     /// Goes on in a small segment, once the tree has all that was logged.
     fn shrink(&mut self) {
-        if self.shared.weight().0 > 0 {
+        if !self.shared.is_all_in_tree() {
             return;
         }
         match self.log.shrink() {
