@@ -281,6 +281,12 @@ impl FileStore {
         self.inner.shared.kept_rows()
     }
 
+    /// How many generations of young rows wait to be brought into the tree.
+    #[cfg(feature = "testing")]
+    pub fn waiting_generations(&self) -> usize {
+        self.inner.shared.sealed().len()
+    }
+
     /// Brings everything that is young into the tree, and returns once it is there. Nothing depends
     /// on it; opening the store takes less time afterwards.
     pub async fn flush(&self) -> Result<(), StoreError> {

@@ -39,7 +39,8 @@ impl Checkpointer {
         if !self.room.is_time(now) {
             return false;
         }
-        let has_died = self.is_due(self.shared.clock.now()) || self.has_died_young();
+        let time = self.shared.clock.now();
+        let has_died = self.is_due(time) || shared.has_died_young(time);
         let can_remove = has_died && self.shared.reserve.lock().has_some();
         let looks_good = can_remove || self.looks_good();
         if !self.room.is_worth_a_try(now, looks_good) {
@@ -99,12 +100,6 @@ impl Checkpointer {
         false
     }
 
-    /// Whether something young has died, which takes room until its generation goes.
-    fn has_died_young(&self) -> bool {
-        let now = self.shared.clock.now();
-        self.shared.sealed().iter().any(|sealed| sealed.has_dead(now))
-    }
-
     /// Whether the reserve is as it was before it was given up, or nothing can be done about it.
     /// `false` means that there is more to do.
     pub(super) fn is_made_up(&mut self) -> bool {
@@ -124,7 +119,11 @@ impl Checkpointer {
     }
 
     fn remove_due(&mut self) -> Result<(), Failure> {
-        while self.has_died_young() && self.bring_oldest()? {}
+        while self.shared.has_died_young(self.shared.clock.now()) {
+            if !self.bring_oldest()? {
+                self.shared.seal(None);
+            }
+        }
         let mut sweep = FIRST_REMOVAL;
         for _ in 0..STEPS {
             if !self.is_due(self.shared.clock.now()) {

@@ -38,6 +38,9 @@ use super::values::ValuesFile;
 use super::waiting::Waiting;
 use super::young::{Generation, Row, StoredKey, newest};
 
+/// How many generations may wait for room in the tree before more of them are made in the hope of any.
+const MOST_WAITING: usize = 16;
+
 /// The room in the file of large values. The writer takes from it, the tree gives back.
 pub(super) type SharedSpace = Arc<Mutex<Space<Below>>>;
 
@@ -338,6 +341,13 @@ impl Shared {
         drop(shown);
     }
 
+    /// Whether something young has died, which takes room until its generation goes.
+    pub(super) fn has_died_young(&self, now: Timestamp) -> bool {
+        let visible = self.visible.read();
+        let sealed = visible.below.iter().flat_map(|below| &below.sealed);
+        visible.active.has_dead(now) || sealed.into_iter().any(|sealed| sealed.has_dead(now))
+    }
+
     /// Which of these keys a generation after `oldest` knows.
     pub(super) fn known_later(&self, oldest: &Arc<Generation>, keys: &[StoredKey]) -> Vec<bool> {
         let visible = self.visible.read();
@@ -411,9 +421,16 @@ impl Shared {
         }
     }
 
-    /// Has everything that is young by now brought into the tree.
+    /// Has everything that is young by now brought into the tree. Where that has no room, each group asks
+    /// for it: behind a few generations that wait, what comes then is left for one.
     pub(super) fn hasten(&self) {
-        let last = self.seal_all();
+        let mut visible = self.visible.write();
+        let waiting = visible.below.as_ref().map_or(0, |below| below.sealed.len());
+        if waiting < MOST_WAITING || !self.lacks_room.load(Ordering::SeqCst) {
+            self.seal_visible(&mut visible);
+        }
+        let last = visible.active.sequence;
+        drop(visible);
         self.hasten_up_to(last);
     }
 

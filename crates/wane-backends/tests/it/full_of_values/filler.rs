@@ -113,6 +113,16 @@ impl Filler {
         })
     }
 
+    /// Whether everything that is young reaches the tree.
+    pub(super) fn flushes(&self) -> bool {
+        runtime().block_on(self.store().flush()).is_ok()
+    }
+
+    /// Whether there is a value of this number.
+    pub(super) fn holds(&self, number: u64) -> bool {
+        runtime().block_on(self.store().get(&key(number))).unwrap().is_some()
+    }
+
     /// What stays is there as it was written.
     pub(super) fn check_kept(&self) {
         assert!(!self.kept.is_empty());

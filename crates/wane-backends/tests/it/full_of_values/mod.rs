@@ -11,6 +11,7 @@ pub(crate) mod killed;
 mod small_disk;
 
 use std::fs::{self, OpenOptions};
+use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -121,4 +122,34 @@ fn a_disk_too_small_for_a_reserve_does_no_harm() {
     let mut filler = filler.closed();
     filler.reopen();
     filler.check_kept();
+}
+
+/// Small values go on as long as the log has room. What waits for the tree meanwhile does not fall to pieces:
+/// each piece would be looked into by every read, and be a commit of its own once there is room.
+#[test]
+fn what_waits_for_a_full_disk_stays_in_few_pieces() {
+    const WRITES: u64 = 60;
+    let Some(disk) = SmallDisk::of(FileSystem::Tmpfs, 48) else { return };
+    let mut filler = Filler::open(&disk.data());
+    assert!(filler.put(1_000, 200));
+    let ballast = disk.data().with_file_name("ballast");
+    fill_up(&ballast);
+    assert!(!filler.flushes(), "the tree had room on a full disk");
+    (0..WRITES).for_each(|_| assert!(filler.put(1_000, 1), "the log had no room"));
+    let waiting = filler.store().waiting_generations();
+    assert!((2..=20).contains(&waiting), "{waiting} generations after {WRITES} writes");
+    fs::remove_file(ballast).unwrap();
+    assert!(filler.passes_within(SOON).is_some() && filler.flushes(), "still full");
+    assert_eq!(filler.store().waiting_generations(), 0);
+    for number in 0..200 + WRITES {
+        assert!(filler.holds(number), "{number} is missing");
+    }
+}
+
+/// Takes all that a disk has left.
+fn fill_up(path: &Path) {
+    let mut ballast = fs::File::create(path).unwrap();
+    for piece in [1 << 20, 4 << 10, 1] {
+        while ballast.write_all(&vec![7; piece]).is_ok() {}
+    }
 }
