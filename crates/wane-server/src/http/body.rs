@@ -59,8 +59,10 @@ pub(super) async fn read(body: Body, limit: usize, clock: &SharedClock) -> Resul
         return Err(too_large());
     }
     let collected = tokio::select! {
+        // What came with its head is there, and needs no timer.
+        biased;
         collected = Limited::new(body, limit).collect() => collected,
-        () = clock.sleep(ARRIVAL) => {
+        () = async { clock.sleep(ARRIVAL).await } => {
             let reason = format!("it did not arrive within {} s", ARRIVAL.as_secs());
             return Err(Problem::invalid("body", reason));
         }
