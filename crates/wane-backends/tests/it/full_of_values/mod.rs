@@ -148,7 +148,7 @@ fn what_waits_for_a_full_disk_stays_in_few_pieces() {
 
 /// Takes all that a disk has left.
 fn fill_up(path: &Path) {
-    let mut ballast = fs::File::create(path).unwrap();
+    let mut ballast = fs::File::create(path).expect("the disk has room for a name");
     for piece in [1 << 20, 4 << 10, 1] {
         while ballast.write_all(&vec![7; piece]).is_ok() {}
     }
