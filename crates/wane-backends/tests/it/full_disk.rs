@@ -165,11 +165,10 @@ fn room_that_comes_and_goes_leaves_nothing_in_memory_alone() {
         let mut written = vec![("stays", Told::Applied), ("dies", Told::NotApplied)];
         runtime().block_on(async {
             full_for_long(&bench, &clock).await;
-            disk.make_room();
-            disk.arm(Fault::DiskFull, last_call);
+            disk.make_room_for(last_call);
             clock.advance(Duration::from_secs(60));
         });
-        let struck = (0..500).any(|_| {
+        let struck = (0..2_500).any(|_| {
             wait(Duration::from_millis(2));
             // Whoever was late for the last change of the time sees this one.
             clock.advance(Duration::from_secs(1));

@@ -239,6 +239,12 @@ impl FaultyDisk {
         state.struck = state.struck.filter(|fault| *fault != Fault::DiskFull);
     }
 
+    /// The same, for so many changes of the disk: it is full again at the next one.
+    pub fn make_room_for(&self, calls: u64) {
+        let mut state = self.state.lock();
+        (state.armed, state.struck) = (Some((Fault::DiskFull, calls)), None);
+    }
+
     /// Leaves in the files of the store in `directory` what a power cut at this moment leaves, by
     /// chance.
     pub fn lose_what_was_not_synced(&self, directory: &Path) -> io::Result<()> {
