@@ -119,11 +119,8 @@ impl Checkpointer {
     }
 
     fn remove_due(&mut self) -> Result<(), Failure> {
-        while self.shared.has_died_young(self.shared.clock.now()) {
-            if !self.bring_oldest()? {
-                self.shared.seal(None);
-            }
-        }
+        self.shared.seal(None);
+        while self.shared.has_died_young(self.shared.clock.now()) && self.bring_oldest()? {}
         let mut sweep = FIRST_REMOVAL;
         for _ in 0..STEPS {
             if !self.is_due(self.shared.clock.now()) {
