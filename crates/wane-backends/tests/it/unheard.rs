@@ -3,9 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -60,6 +60,19 @@ impl Stage {
     }
 }
 
+/// What comes of a request that begins before `meanwhile`, whether it waits for that or not.
+async fn begun_before<T>(
+    mut request: Pin<&mut impl Future<Output = T>>,
+    meanwhile: impl Future<Output = ()>,
+) -> T {
+    let early = request.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    meanwhile.await;
+    match early {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => request.await,
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_that_nobody_waits_for_counts_against_the_quota() {
     let stage = Stage::new(&SystemClock::shared(), 2);
@@ -97,13 +110,11 @@ async fn an_expiry_gives_no_room_while_its_entry_is_renewed() {
     stage.await_held();
     clock.advance(2 * brief);
     let mut other = pin!(stage.storage.insert_if_not_exists("other", "v", HOUR));
-    let refused_or_waits = other.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-    stage.release();
-    assert!(renewed.await.unwrap().is_applied());
-    let other = match refused_or_waits {
-        std::task::Poll::Ready(other) => other,
-        std::task::Poll::Pending => other.await,
-    };
+    let other = begun_before(other.as_mut(), async {
+        stage.release();
+        assert!(renewed.await.unwrap().is_applied());
+    });
+    let other = other.await;
     assert!(matches!(other, Err(AppTtlError::OverQuota { .. })), "{other:?}");
     assert_eq!(stage.live().await, 1);
 }
@@ -234,13 +245,10 @@ async fn a_batch_that_nobody_waited_for_is_noticed_where_nobody_watched() {
     }
     let partition = partition_of(&unwatched);
     let mut watching = pin!(stage.store.watch(&partition, ClusteringRange::ALL));
-    let early = watching.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-    stage.release();
-    assert!(first.await.unwrap().is_applied());
-    let watch = match early {
-        std::task::Poll::Ready(watch) => watch,
-        std::task::Poll::Pending => watching.await,
-    };
-    let event = expiry(&mut watch.unwrap(), &*clock).await;
+    let watch = begun_before(watching.as_mut(), async {
+        stage.release();
+        assert!(first.await.unwrap().is_applied());
+    });
+    let event = expiry(&mut watch.await.unwrap(), &*clock).await;
     assert_eq!(event.key, unwatched);
 }
