@@ -93,7 +93,7 @@ impl CassandraStore {
         clock: SharedClock,
     ) -> Result<Self, OpenError> {
         let session = session::connect(&settings).await?;
-        schema::prepare(&session, &settings).await?;
+        schema::prepare(&session, &settings, &clock).await?;
         let backend = settings.replication.name();
         let statements = Statements::prepare(&session, &settings.keyspace).await;
         let statements = statements.map_err(|error| OpenError::Refused {
