@@ -1,11 +1,17 @@
 //! A redis-server of a test's own: to be restarted, broken, or made a cluster of.
 
 use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use redis::{Client, Connection};
 use tempfile::TempDir;
+use wane::clock::SystemClock;
+
+/// How often a server is asked whether it answers: for a minute, as machines may have other things
+/// to do.
+const LOOKS: usize = 6_000;
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A server of a test's own, ended with it.
 pub(crate) struct Server {
@@ -16,13 +22,18 @@ pub(crate) struct Server {
 }
 
 /// A port that nobody listens on, nor on the one by which servers of a cluster find each other.
+///
+/// Both are below those that the kernel gives to outgoing connections: while a server is down, one
+/// that somebody makes would have its port, and the server could not come back.
 pub(crate) fn free_port() -> u16 {
+    const FIRST: u16 = 10_240;
+    const PORTS: u64 = 12_000;
     const TO_CLUSTER_PORT: u16 = 10_000;
-    let listen = |port| TcpListener::bind(("127.0.0.1", port)).ok();
+    let clock = SystemClock::shared();
+    let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
     loop {
-        let free = listen(0).expect("a free port");
-        let port = free.local_addr().expect("its number").port();
-        if port.checked_add(TO_CLUSTER_PORT).is_some_and(|other| listen(other).is_some()) {
+        let port = FIRST + (clock.random_u64() % PORTS) as u16;
+        if is_free(port) && is_free(port + TO_CLUSTER_PORT) {
             return port;
         }
     }
@@ -85,13 +96,20 @@ impl Server {
             .spawn()
             .expect("redis-server is installed where redis is listed");
         self.process = Some(process);
-        for _ in 0..500 {
+        for _ in 0..LOOKS {
             if self.answers() {
                 return;
             }
-            pause(Duration::from_millis(10));
+            if let Some(status) = self.ended() {
+                panic!("redis-server on port {} has ended: {status}", self.port);
+            }
+            pause(PAUSE);
         }
         panic!("redis-server on port {} does not answer", self.port);
+    }
+
+    fn ended(&mut self) -> Option<ExitStatus> {
+        self.process.as_mut()?.try_wait().expect("its status can be had")
     }
 
     fn answers(&self) -> bool {

@@ -54,14 +54,24 @@ impl Load {
     pub(crate) async fn goes_on(&self, writes: u64) -> Duration {
         let began = self.clock.monotonic();
         let goal = self.shared.acknowledged.load(Ordering::SeqCst) + writes;
+        let has_reached = || self.shared.acknowledged.load(Ordering::SeqCst) >= goal;
+        self.reaches(has_reached, "callers come to nothing").await;
+        self.clock.monotonic() - began
+    }
+
+    /// Waits until so many answers were unclear or missing, or a caller has found something wrong.
+    pub(crate) async fn has_unclear(&self, answers: u64) {
+        let has_reached = || self.unclear() >= answers;
+        self.reaches(has_reached, "nobody notices that the server is gone").await;
+    }
+
+    async fn reaches(&self, has_reached: impl Fn() -> bool, otherwise: &str) {
         let reached = async {
-            while self.shared.acknowledged.load(Ordering::SeqCst) < goal && !self.has_stopped() {
+            while !has_reached() && !self.has_stopped() {
                 self.clock.sleep(Duration::from_millis(5)).await;
             }
         };
-        let told = timeout(PATIENCE, reached).await;
-        assert!(told.is_ok(), "callers come to nothing");
-        self.clock.monotonic() - began
+        assert!(timeout(PATIENCE, reached).await.is_ok(), "{otherwise}");
     }
 
     /// How many answers were unclear or missing so far.
