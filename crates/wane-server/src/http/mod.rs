@@ -10,6 +10,7 @@ mod app_ttl;
 mod blobs;
 mod body;
 mod caller;
+#[cfg_attr(not(test), expect(dead_code, reason = "for the description, which tests generate"))]
 mod described;
 mod device_auth;
 mod device_page;
@@ -38,7 +39,7 @@ pub use caller::Access;
 pub(crate) use device_auth::DeviceLogin;
 pub(crate) use device_page::DevicePage;
 pub(crate) use limiters::Limiters;
-pub use openapi::document;
+pub use openapi::DOCUMENT;
 pub(crate) use origin::Origin;
 pub use problem::{Code, Problem};
 pub(crate) use pull_stream::{MOST_ARRIVING, StreamMetrics};

@@ -19,8 +19,12 @@ mod range;
 pub(super) mod tus;
 mod upload;
 
-pub(super) use download::{__path_download, download};
-pub(super) use upload::{__path_upload, upload};
+#[cfg(test)]
+pub(super) use download::__path_download;
+pub(super) use download::download;
+#[cfg(test)]
+pub(super) use upload::__path_upload;
+pub(super) use upload::upload;
 
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use serde_json::Value as Json;
-use wane_server::http::{Access, Route, admin_routes, document, main_routes};
+use wane_server::http::{Access, DOCUMENT, Route, admin_routes, main_routes};
 
 use self::credentials::{Cast, Kind, Standing};
 use self::walk::{Expected, expected};
@@ -157,7 +157,7 @@ fn the_description_lists_the_routes_that_are_served() {
         .filter(|route| !NOT_DESCRIBED.contains(&route.path))
         .map(|route| (route.path.to_owned(), route.method.to_string()))
         .collect();
-    let document: Json = serde_json::from_str(&document()).unwrap();
+    let document: Json = serde_json::from_str(DOCUMENT).unwrap();
     let mut described = BTreeSet::new();
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {

@@ -1,23 +1,24 @@
-//! The description of the API: generated from the code, as JSON for programs and as a page for
-//! people.
+//! The description of the API, as the code has it.
 
-use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
 
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{Html, IntoResponse, Response};
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::blobs::{self, tus};
-use super::described::{self, ContestedBody, RefusedBody};
-use super::device_auth::{
+use super::DOCUMENT;
+use crate::http::blobs::{self, tus};
+use crate::http::described::{self, ContestedBody, RefusedBody};
+use crate::http::device_auth::{
     OAuthErrorBody, authorization, clients, devices, discovery, introspection, revocation, token,
 };
-use super::device_page::operator;
-use super::problem::ProblemBody;
-use super::pull_stream::{archives, auditor, holds, operator as streams, regions, replays};
-use super::{admin, app_ttl, elections, health, pull_stream, sequences};
+use crate::http::device_page::operator;
+use crate::http::problem::ProblemBody;
+use crate::http::pull_stream::{archives, auditor, holds, operator as streams, regions, replays};
+use crate::http::{admin, app_ttl, elections, health, pull_stream, sequences};
+
+const WRITE: &str = "WANE_TEST_WRITE_OPENAPI";
 
 #[derive(OpenApi)]
 #[openapi(
@@ -91,54 +92,22 @@ impl Modify for Names {
 }
 
 /// The description as pretty JSON with a final newline, as it is committed.
-pub fn document() -> String {
-    let mut document = serde_json::to_value(Description::openapi()).unwrap_or_default();
+fn document() -> String {
+    let mut document = serde_json::to_value(Description::openapi()).unwrap();
     described::add_rules(&mut document);
     format!("{document:#}\n")
 }
 
-pub(super) async fn json() -> Response {
-    ([(CONTENT_TYPE, "application/json")], document()).into_response()
-}
-
-/// A page that lists every operation; it needs no script.
-pub(super) async fn page() -> Html<String> {
-    let api = Description::openapi();
-    let mut rows = String::new();
-    for (path, item) in &api.paths.paths {
-        let operations = [
-            ("GET", &item.get),
-            ("HEAD", &item.head),
-            ("OPTIONS", &item.options),
-            ("POST", &item.post),
-            ("PUT", &item.put),
-            ("PATCH", &item.patch),
-            ("DELETE", &item.delete),
-        ];
-        for (method, operation) in operations {
-            let Some(operation) = operation else { continue };
-            let about = operation.summary.as_deref().or(operation.description.as_deref());
-            let about = escape(about.unwrap_or_default());
-            let path = escape(path);
-            let _written = writeln!(
-                rows,
-                "<tr><td><b>{method}</b></td><td><code>{path}</code></td><td>{about}</td></tr>"
-            );
-        }
+#[test]
+fn the_committed_description_is_that_of_the_code() {
+    let generated = document();
+    if std::env::var_os(WRITE).is_some() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+        return fs::write(&path, generated).unwrap();
     }
-    Html(format!(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Wane: the API</title>\
-         <style>body{{font:16px/1.5 sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}}\
-         td{{padding:.3rem .8rem;border-bottom:1px solid #ccc;vertical-align:top}}\
-         code{{white-space:nowrap}}</style>\
-         <h1>Wane: the API</h1><p>The whole description with every field: \
-         <a href=\"/api/openapi.json\">openapi.json</a>. Credentials go into \
-         <code>Authorization: Bearer ID.SECRET</code>. Operations under \
-         <code>/api/v1/admin</code> and <code>/metrics</code> are on the admin listener.</p>\
-         <table>{rows}</table></html>"
-    ))
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    assert!(
+        DOCUMENT == generated,
+        "docs/openapi.json is not what the code says; look at the difference after\n  \
+         {WRITE}=1 cargo test -p wane-server --lib openapi"
+    );
 }
