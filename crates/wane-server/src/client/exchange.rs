@@ -110,7 +110,7 @@ impl Call {
 }
 
 /// A word of a form.
-pub(super) fn form_escaped(word: &str) -> String {
+pub(crate) fn form_escaped(word: &str) -> String {
     utf8_percent_encode(word, IN_FORM).to_string()
 }
 

@@ -75,6 +75,7 @@ use wane::services::apps::AppName;
 use wane::services::pull_stream::Ispb;
 use wane::services::sequencer::WorkspaceId;
 
+pub(crate) use exchange::form_escaped;
 use exchange::{Call, Effect};
 use outgoing::Outgoing;
 use wire::secured;

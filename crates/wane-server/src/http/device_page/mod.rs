@@ -14,7 +14,7 @@
 //!
 //! Flow: `visit` is one request; `entering`, `signing_in` and `deciding` are the steps; `session` is
 //! what is known between them, in a signed cookie; `views` are the pages and `shell` what is around
-//! each. `oidc`, `assertion` and `password` are the ways to sign in. `operator` sets which one an
+//! each. `oidc`, `assertion` and `password` are the ways to sign in; `jwt` is what the first two read. `operator` sets which one an
 //! application has.
 //! Not here: what a code is and what becomes of it. That is the service `device_auth`.
 
@@ -34,6 +34,7 @@ mod deciding;
 mod entering;
 mod fetch;
 mod form;
+mod jwt;
 mod leaving;
 mod oidc;
 pub(super) mod operator;

@@ -1,19 +1,18 @@
 //! Signing in by an assertion that the application hands over: a JWT, signed HS256 with the secret
 //! that the operator was told.
 //!
-//! Written here and not taken from a library, because so little of JWT is wanted: one algorithm, one
-//! key, no header that is obeyed. A reader that knows no other algorithm cannot be talked into one,
-//! and the mac is checked over the bytes as they came, before anything in them is read.
+//! One algorithm, one key, no header that is obeyed: a reader that knows no other algorithm cannot be
+//! talked into one, and the mac is checked over the bytes as they came, before anything in them is
+//! read.
 //!
 //! An assertion is for one audience, lives five minutes at most, and names the state that the
 //! visitor left with as its `nonce`: it can neither be used again nor be planted on somebody else.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use wane::services::device_auth::AssertionSecret;
 use wane::store::Timestamp;
 
+use super::jwt::{Audience, Jwt, is_subject};
 use super::session::Person;
 
 /// The longest assertion that is looked at, in bytes.
@@ -24,9 +23,6 @@ const LONGEST_LIFE: u64 = 300;
 
 /// How far the clocks of application and server may differ, in seconds.
 const DRIFT: u64 = 60;
-
-/// The longest subject, in bytes.
-const LONGEST_SUBJECT: usize = 255;
 
 /// What is wrong with an assertion. For the log: none of it names what was in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -50,17 +46,6 @@ pub(super) enum Flaw {
 }
 
 #[derive(Deserialize)]
-struct Header {
-    alg: String,
-    #[serde(default)]
-    typ: Option<String>,
-    #[serde(default)]
-    crit: Option<serde_json::Value>,
-    #[serde(default)]
-    b64: Option<serde_json::Value>,
-}
-
-#[derive(Deserialize)]
 struct Claims {
     sub: String,
     aud: Audience,
@@ -71,13 +56,6 @@ struct Claims {
     nonce: String,
     #[serde(default)]
     name: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Audience {
-    One(String),
-    Many(Vec<String>),
 }
 
 /// What an assertion must be about.
@@ -95,28 +73,21 @@ pub(super) fn check(assertion: &str, expected: &Expected<'_>) -> Result<Person, 
     if assertion.len() > LONGEST {
         return Err(Flaw::Malformed);
     }
-    let (signed, mac) = assertion.rsplit_once('.').ok_or(Flaw::Malformed)?;
-    let (header, claims) = signed.split_once('.').ok_or(Flaw::Malformed)?;
-    let mac = decoded(mac)?;
-    if !expected.secret.is_mac(&mac, signed.as_bytes()) {
+    let jwt = Jwt::split(assertion).ok_or(Flaw::Malformed)?;
+    if !expected.secret.is_mac(&jwt.signature, jwt.signed.as_bytes()) {
         return Err(Flaw::Signature);
     }
-    let header: Header = parsed(header)?;
-    let is_jwt = header.typ.as_deref().is_none_or(|typ| typ.eq_ignore_ascii_case("JWT"));
-    if header.alg != "HS256" || !is_jwt || header.crit.is_some() || header.b64.is_some() {
+    let header = jwt.header().ok_or(Flaw::Malformed)?;
+    if header.alg != "HS256" || !header.is_plain() {
         return Err(Flaw::Header);
     }
-    let claims: Claims = parsed(claims)?;
+    let claims: Claims = jwt.claims().ok_or(Flaw::Malformed)?;
     check_claims(&claims, expected)?;
     Ok(Person { subject: claims.sub, name: claims.name })
 }
 
 fn check_claims(claims: &Claims, expected: &Expected<'_>) -> Result<(), Flaw> {
-    let is_for_us = match &claims.aud {
-        Audience::One(one) => one == expected.audience,
-        Audience::Many(many) => many.iter().any(|one| one == expected.audience),
-    };
-    if !is_for_us {
+    if !claims.aud.has(expected.audience) {
         return Err(Flaw::Audience);
     }
     // The state is in the visitor's own address bar: there is no secret to time.
@@ -129,19 +100,10 @@ fn check_claims(claims: &Claims, expected: &Expected<'_>) -> Result<(), Flaw> {
     if !is_short || begins > now.saturating_add(DRIFT) || now >= claims.exp.saturating_add(DRIFT) {
         return Err(Flaw::Time);
     }
-    let is_subject = (1..=LONGEST_SUBJECT).contains(&claims.sub.len());
-    if !is_subject || claims.sub.chars().any(char::is_control) {
+    if !is_subject(&claims.sub) {
         return Err(Flaw::Subject);
     }
     Ok(())
-}
-
-fn decoded(text: &str) -> Result<Vec<u8>, Flaw> {
-    URL_SAFE_NO_PAD.decode(text).map_err(|_| Flaw::Malformed)
-}
-
-fn parsed<T: serde::de::DeserializeOwned>(part: &str) -> Result<T, Flaw> {
-    serde_json::from_slice(&decoded(part)?).map_err(|_| Flaw::Malformed)
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Every way to forge, bend or reuse an assertion, and the one that is right.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value as Json, json};
 use wane::clock::ManualClock;
 use wane::services::ClusterAppId;
@@ -83,6 +85,8 @@ async fn no_other_algorithm_and_no_other_kind_is_taken() {
     for (name, value) in [
         ("typ", json!("at+jwt")),
         ("typ", json!("logout+jwt")),
+        ("cty", json!("JWT")),
+        ("crit", Json::Null),
         ("crit", json!(["exp"])),
         ("crit", json!([])),
         ("b64", json!(false)),

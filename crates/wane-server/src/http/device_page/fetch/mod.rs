@@ -3,16 +3,14 @@
 //! that is reached over TLS cannot have us call this machine in the clear.
 
 use std::fmt;
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use axum::http::{Request, Response};
+use axum::http::{Request, StatusCode};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::client::legacy;
 use hyper_util::rt::TokioExecutor;
-use openidconnect::AsyncHttpClient;
 use wane::clock::SharedClock;
 use wane::services::device_auth::SignIn;
 
@@ -25,6 +23,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LARGEST: usize = 256 << 10;
 
 type Http = legacy::Client<Connector, Full<Bytes>>;
+
+/// What a server answered.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) body: Vec<u8>,
+}
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -55,11 +59,11 @@ impl Fetcher {
     }
 
     /// The answer to a request, which an issuer made us send.
-    async fn fetch(
+    pub(super) async fn fetch(
         &self,
         request: Request<Vec<u8>>,
         issuer: &str,
-    ) -> Result<Response<Vec<u8>>, FetchError> {
+    ) -> Result<Answer, FetchError> {
         let host = request.uri().host().unwrap_or_default().to_owned();
         if !may_name(issuer, &request.uri().to_string()) {
             return Err(FetchError::NotSafe { host });
@@ -92,32 +96,6 @@ impl Fetcher {
     }
 }
 
-/// An answer on its way.
-pub(super) type Fetching<'a> =
-    Pin<Box<dyn Future<Output = Result<Response<Vec<u8>>, FetchError>> + Send + 'a>>;
-
-/// Sends what is to be sent about one issuer.
-#[derive(Debug)]
-pub(super) struct Courier {
-    fetcher: Arc<Fetcher>,
-    issuer: String,
-}
-
-impl Courier {
-    pub(super) fn of(fetcher: &Arc<Fetcher>, issuer: &str) -> Self {
-        Self { fetcher: Arc::clone(fetcher), issuer: issuer.to_owned() }
-    }
-}
-
-impl<'a> AsyncHttpClient<'a> for Courier {
-    type Error = FetchError;
-    type Future = Fetching<'a>;
-
-    fn call(&'a self, request: Request<Vec<u8>>) -> Fetching<'a> {
-        Box::pin(self.fetcher.fetch(request, &self.issuer))
-    }
-}
-
 /// Whether an issuer may name this URL as one of its own: over `https`, or on this machine where it
 /// is there itself.
 pub(super) fn may_name(issuer: &str, url: &str) -> bool {
@@ -125,13 +103,13 @@ pub(super) fn may_name(issuer: &str, url: &str) -> bool {
     SignIn::is_safe(url) && (!is_plain(url) || is_plain(issuer))
 }
 
-async fn exchange(http: &Http, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, String> {
+async fn exchange(http: &Http, request: Request<Vec<u8>>) -> Result<Answer, String> {
     let request = request.map(|body| Full::new(Bytes::from(body)));
     let answer = http.request(request).await.map_err(|error| innermost(&error))?;
     let (head, body) = answer.into_parts();
     let body = Limited::new(body, LARGEST).collect().await;
     let body = body.map_err(|error| innermost(&*error))?;
-    Ok(Response::from_parts(head, body.to_bytes().to_vec()))
+    Ok(Answer { status: head.status, body: body.to_bytes().into() })
 }
 
 fn innermost(error: &(dyn std::error::Error + 'static)) -> String {

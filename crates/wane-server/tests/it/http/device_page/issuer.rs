@@ -1,5 +1,5 @@
 //! An OpenID Connect issuer that people are sent to: discovery, keys, codes and tokens over real
-//! HTTP, with signatures by `ring`, which the server under test does not verify with.
+//! HTTP, with signatures by `ring`. That those of others are understood is shown where keys are read.
 //!
 //! It holds the client to the protocol: state, nonce, PKCE, its secret, its redirect URI. And it can
 //! lie, in each of the ways that an ID token must not be believed.
