@@ -54,6 +54,11 @@ impl Bench {
 
     /// Lets callers work until they are done or the disk fails, and closes the store.
     fn work(&mut self) -> Vec<Line> {
+        self.work_between(|_| {}, || {})
+    }
+
+    /// The same, with something before callers begin, and something else before the store is closed.
+    fn work_between(&mut self, before: impl Fn(&FileStore), after: impl Fn()) -> Vec<Line> {
         self.rounds += 1;
         let path = self.home.path().join(format!("ledger-{}", self.rounds));
         let ledger = Arc::new(Ledger::append_to(&path));
@@ -62,9 +67,11 @@ impl Bench {
         let workload = Workload { callers: 8, keys_each: 6, rounds: 12, seed };
         // The disk may fail while the store is opened, which is then all that happens.
         if let Ok(store) = FileStore::open_on(&self.disk, &self.directory(), Arc::clone(&clock)) {
+            before(&store);
             let shared = Arc::new(store.clone());
             let callers = workload.run(&shared, &clock, &ledger);
             runtime().block_on(beside_checkpoints(&store, callers));
+            after();
         }
         let lines = ledger::read(&path);
         self.verifier.replay(&lines);
@@ -74,6 +81,13 @@ impl Bench {
     /// Leaves in the file what a power cut leaves.
     fn lose_what_was_not_synced(&self) {
         self.disk.lose_what_was_not_synced(&self.directory()).expect("the files are written");
+    }
+
+    /// What was not synced is gone after a power cut, and the kernel drops pages that it could not write.
+    fn forget_what_a_fault_took(&self) {
+        if matches!(self.disk.struck(), Some(Fault::PowerCut | Fault::SyncError)) {
+            self.lose_what_was_not_synced();
+        }
     }
 
     /// Flips bits in parts of a file that are in use.
@@ -346,6 +360,89 @@ fn a_page_that_rots_under_an_open_store_is_refused() {
         bench.check("rot");
     });
     assert!(refused.get() > 0, "nobody met a page that rotted");
+}
+
+/// Longer than a writer that has nothing to do keeps a large segment.
+const IDLE: Duration = Duration::from_millis(1_500);
+
+/// Rows beside those of the callers, so many that the segment of the log becomes a large one, and the
+/// number that makes each of them as large as a row of the tree may be.
+const FILLING: usize = 400;
+const NINE_KILOBYTES: u64 = 61;
+
+fn filling(row: usize) -> String {
+    format!("crowd/filling-{row}")
+}
+
+fn fill(store: &FileStore) {
+    let row = |row| {
+        let value = ledger::value(&filling(row), NINE_KILOBYTES);
+        (ledger::store_key(&filling(row)), Write::new(value, Life::Permanent))
+    };
+    let rows = (0..FILLING).map(row).collect();
+    for outcome in runtime().block_on(store.put_batch(rows)).expect("the rows are put") {
+        assert!(outcome.is_applied());
+    }
+}
+
+fn assert_filled(store: &FileStore) {
+    let keys: Vec<_> = (0..FILLING).map(|row| ledger::store_key(&filling(row))).collect();
+    let rows = runtime().block_on(store.get_batch(&keys)).expect("the rows are read");
+    assert!(rows.iter().all(Option::is_some), "a row that was put is gone");
+}
+
+/// A second fault strikes a store that is at what the first one left it with: opening its file once
+/// more, waiting for room, or being opened again.
+#[test]
+fn a_second_fault_after_the_first_loses_nothing() {
+    const PAIRS: [[Fault; 2]; 5] = [
+        [Fault::DiskFull, Fault::SyncError],
+        [Fault::DiskFull, Fault::Rot],
+        [Fault::DiskFull, Fault::PowerCut],
+        [Fault::SyncError, Fault::PowerCut],
+        [Fault::SyncError, Fault::DiskFull],
+    ];
+    let struck = [const { std::cell::Cell::new(0) }; PAIRS.len()];
+    for_each_seed(2, |seed| {
+        let number = seed as usize % PAIRS.len();
+        let [first, second] = PAIRS[number];
+        let mut bench = Bench::new(seed);
+        let (disk, after) = (bench.disk.clone(), [bench.chance.below(60), bench.chance.below(3)]);
+        let has_both = |disk: &FaultyDisk| disk.struck() == Some(second);
+        // Half of them strike while nobody writes. Then a store that has failed for good is left alone,
+        // where there is room again, for what goes on by itself.
+        let is_quiet = seed % 2 == 0;
+        let leave_alone = || {
+            if is_quiet && first == Fault::DiskFull && has_both(&disk) {
+                disk.make_room();
+                wait(IDLE);
+            }
+        };
+        let fill = |store: &FileStore| {
+            fill(store);
+            disk.arm(first, after[0]);
+            disk.arm_next(second, after[1]);
+            if is_quiet {
+                drop(runtime().block_on(store.flush()));
+            }
+        };
+        bench.work_between(fill, leave_alone);
+        bench.forget_what_a_fault_took();
+        for _ in 0..3 {
+            if !has_both(&bench.disk) {
+                let clock = SystemClock::shared();
+                drop(FileStore::open_on(&bench.disk, &bench.directory(), clock));
+                bench.forget_what_a_fault_took();
+            }
+        }
+        struck[number].set(struck[number].get() + u64::from(has_both(&bench.disk)));
+        bench.check(&format!("{first:?}, and then {second:?}"));
+        let store = FileStore::open(&bench.directory(), SystemClock::shared());
+        assert_filled(&store.expect("it opens"));
+    });
+    let struck = struck.map(|pair| pair.get());
+    eprintln!("how often both faults of each pair struck: {struck:?}");
+    assert!(struck.iter().all(|times| *times > 0), "{struck:?}");
 }
 
 /// The control: a store that acknowledges before it syncs is caught by the same proof.

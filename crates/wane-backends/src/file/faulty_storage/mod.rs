@@ -12,7 +12,7 @@ mod platter;
 mod points;
 mod shelf;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io;
 use std::ops::Bound;
@@ -74,9 +74,9 @@ struct State {
     unsynced: Vec<FolderChange>,
     files: u64,
     points: Points,
-    /// The fault, and how many calls of its kind succeed before it.
-    armed: Option<(Fault, u64)>,
-    struck: Option<Fault>,
+    /// The faults to come, one after the other, and how many calls of its kind succeed before each.
+    armed: VecDeque<(Fault, u64)>,
+    struck: Vec<Fault>,
     unheeded: Unheeded,
 }
 
@@ -124,8 +124,8 @@ impl FaultyDisk {
             unsynced: Vec::new(),
             files: 0,
             points: Points::default(),
-            armed: None,
-            struck: None,
+            armed: VecDeque::new(),
+            struck: Vec::new(),
             unheeded: Unheeded::None,
         };
         Self { state: Arc::new(Mutex::new(state)), turn: Arc::default() }
@@ -219,30 +219,37 @@ impl FaultyDisk {
     /// Lets the disk be used again after a fault, by whoever opens the store next.
     pub fn restart(&self) {
         let mut state = self.state.lock();
-        (state.armed, state.struck) = (None, None);
+        state.armed.clear();
+        state.struck.clear();
     }
 
     /// Lets `fault` strike after so many more calls that it can strike.
     pub fn arm(&self, fault: Fault, after: u64) {
-        self.state.lock().armed = Some((fault, after));
+        self.state.lock().armed = [(fault, after)].into();
     }
 
-    /// The fault that has struck.
+    /// Lets `fault` strike as well: so many calls that it can strike after the fault before it.
+    pub fn arm_next(&self, fault: Fault, after: u64) {
+        self.state.lock().armed.push_back((fault, after));
+    }
+
+    /// The fault that struck last.
     pub fn struck(&self) -> Option<Fault> {
-        self.state.lock().struck
+        self.state.lock().struck.last().copied()
     }
 
     /// Makes room on a disk that was full, or was about to be.
     pub fn make_room(&self) {
         let mut state = self.state.lock();
-        state.armed = state.armed.filter(|(fault, _)| *fault != Fault::DiskFull);
-        state.struck = state.struck.filter(|fault| *fault != Fault::DiskFull);
+        state.armed.retain(|(fault, _)| *fault != Fault::DiskFull);
+        state.struck.retain(|fault| *fault != Fault::DiskFull);
     }
 
     /// The same, for so many changes of the disk: it is full again at the next one.
     pub fn make_room_for(&self, calls: u64) {
         let mut state = self.state.lock();
-        (state.armed, state.struck) = (Some((Fault::DiskFull, calls)), None);
+        state.armed = [(Fault::DiskFull, calls)].into();
+        state.struck.clear();
     }
 
     /// Leaves in the files of the store in `directory` what a power cut at this moment leaves, by
@@ -307,28 +314,32 @@ impl State {
         ((mixed ^ (mixed >> 31)) % bound as u64) as usize
     }
 
-    /// Counts a call, and says which fault strikes it.
+    /// Counts a call, and says which fault strikes it: a new one, or one that goes on.
     fn strikes(&mut self, call: Call) -> Option<Fault> {
-        match self.struck {
-            Some(Fault::PowerCut) => return Some(Fault::PowerCut),
-            Some(Fault::DiskFull) if call == Call::Write => return Some(Fault::DiskFull),
-            Some(Fault::Rot) if call == Call::Read => return Some(Fault::Rot),
-            Some(_) | None => {}
+        if self.struck.contains(&Fault::PowerCut) {
+            return Some(Fault::PowerCut);
         }
-        let (fault, after) = self.armed.filter(|(fault, _)| fault.can_strike(call))?;
-        if after > 0 {
-            self.armed = Some((fault, after - 1));
-            return None;
+        if let Some((fault, after)) = self.armed.front_mut().filter(|(it, _)| it.can_strike(call)) {
+            if *after == 0 {
+                let fault = *fault;
+                self.armed.pop_front();
+                self.struck.push(fault);
+                return Some(fault);
+            }
+            *after -= 1;
         }
-        self.armed = None;
-        self.struck = Some(fault);
-        Some(fault)
+        let goes_on = |fault: &Fault| match fault {
+            Fault::DiskFull => call == Call::Write,
+            Fault::Rot => call == Call::Read,
+            Fault::PowerCut | Fault::SyncError | Fault::Panic => false,
+        };
+        self.struck.iter().copied().find(goes_on)
     }
 
     /// The same for a step of the store.
     fn takes(&mut self, step: DiskStep) -> Option<Fault> {
-        if self.struck.is_none() && self.points.pass(step) {
-            self.armed = Some((Fault::PowerCut, 0));
+        if self.struck.is_empty() && self.points.pass(step) {
+            self.armed = [(Fault::PowerCut, 0)].into();
         }
         self.strikes(if step.is_sync() { Call::Sync } else { Call::Write })
     }
