@@ -67,7 +67,7 @@ impl CutDisk {
 
     fn unmount(&self) -> Result<(), String> {
         let mut last = Ok(());
-        for _ in 0..100 {
+        for _ in 0..1_500 {
             last = run(Command::new("umount").arg(self.root()));
             if last.is_ok() {
                 break;

@@ -88,7 +88,7 @@ async fn a_cluster_keeps_the_contract_while_slots_move() {
     };
     let before = of_these();
     assert!(before >= 200);
-    for _ in 0..100 {
+    for _ in 0..1_200 {
         clock.sleep(Duration::from_millis(50)).await;
         if of_these() <= before - 200 {
             return;

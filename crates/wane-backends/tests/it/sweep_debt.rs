@@ -129,7 +129,7 @@ async fn what_is_due_and_not_removed_stays_bounded() {
     look(&store, &clock, &written, count("WANE_TEST_SWEEP_SECONDS", 4)).await;
     over.store(true, Ordering::Relaxed);
     writers.join_all().await;
-    for _ in 0..400 {
+    for _ in 0..4_000 {
         if store.stored_records().await.unwrap() == 0 {
             return;
         }

@@ -66,7 +66,7 @@ impl Process {
 
     /// Waits until the child has noted `line`, or has failed.
     pub(crate) fn await_line(&self, awaited: &Line) {
-        for _ in 0..10_000 {
+        for _ in 0..60_000 {
             let lines = ledger::read(&self.ledger);
             let done = |line: &Line| line == awaited || matches!(line, Line::Failed(_));
             if lines.iter().any(done) {

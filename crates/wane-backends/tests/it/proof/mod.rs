@@ -118,7 +118,7 @@ pub(crate) fn expired_records_leave(directory: &Path) {
     runtime().block_on(async {
         clock.advance(LONG);
         let live = verifier::scan(&store).await.expect("the store is read").len() as u64;
-        for _ in 0..2_000 {
+        for _ in 0..15_000 {
             if store.stored_records().await.expect("the store is read") == live {
                 return;
             }
