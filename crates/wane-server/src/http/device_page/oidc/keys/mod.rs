@@ -76,30 +76,21 @@ enum Public {
 }
 
 impl Public {
-    fn suits(&self, algorithm: Algorithm) -> bool {
-        match (self, algorithm) {
-            (Self::Rsa { .. }, Algorithm::Rsa(_)) => true,
-            (Self::Point(own, _), Algorithm::Curve(curve, _)) => *own == curve,
-            (Self::Rsa { .. }, Algorithm::Curve(..)) | (Self::Point(..), Algorithm::Rsa(_)) => {
-                false
-            }
-        }
-    }
-
-    fn explains(&self, algorithm: Algorithm, jwt: &Jwt<'_>) -> bool {
+    /// Whether it made the signature; none where no key of its kind makes such signatures.
+    fn explains(&self, algorithm: Algorithm, jwt: &Jwt<'_>) -> Option<bool> {
         let (message, signature) = (jwt.signed.as_bytes(), &*jwt.signature);
         let checked = match (self, algorithm) {
             (Self::Rsa { n, e }, Algorithm::Rsa(parameters)) => {
                 RsaPublicKeyComponents { n, e }.verify(parameters, message, signature)
             }
-            (Self::Point(_, point), Algorithm::Curve(_, algorithm)) => {
+            (Self::Point(own, point), Algorithm::Curve(curve, algorithm)) if *own == curve => {
                 UnparsedPublicKey::new(algorithm, point).verify(message, signature)
             }
             (Self::Rsa { .. } | Self::Point(..), Algorithm::Rsa(_) | Algorithm::Curve(..)) => {
-                return false;
+                return None;
             }
         };
-        checked.is_ok()
+        Some(checked.is_ok())
     }
 }
 
@@ -210,9 +201,10 @@ impl Keys {
     /// Whether one of them signed this.
     pub(super) fn judge(&self, header: &Header, jwt: &Jwt<'_>) -> Judged {
         let Some(algorithm) = Algorithm::named(&header.alg) else { return Judged::NotTaken };
-        let may_have = |key: &&Key| key.may_have_signed(header) && key.public.suits(algorithm);
-        let mut candidates = self.0.iter().filter(may_have).take(TRIED);
-        match candidates.any(|key| key.public.explains(algorithm, jwt)) {
+        let candidates = self.0.iter().filter(|key| key.may_have_signed(header));
+        let mut tried =
+            candidates.filter_map(|key| key.public.explains(algorithm, jwt)).take(TRIED);
+        match tried.any(|is_its| is_its) {
             true => Judged::Good,
             false => Judged::Unexplained,
         }
