@@ -89,6 +89,7 @@ async fn account_after_kills(options: &[&str]) -> Result<u64, String> {
         load.goes_on(SOME).await;
         let before = load.unclear();
         tokio::task::block_in_place(|| server.kill());
+        clock.sleep(Duration::from_millis(100)).await;
         load.has_unclear(before + 1).await;
         tokio::task::block_in_place(|| server.restart());
         if load.has_stopped() {
