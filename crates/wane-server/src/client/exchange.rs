@@ -6,6 +6,8 @@
 use std::error::Error as _;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Either, Full};
 use hyper::body::Incoming;
@@ -81,10 +83,9 @@ impl Call {
 
     /// A form, as OAuth wants it; errors are read as OAuth writes them.
     pub(super) fn form(mut self, words: &[(&str, &str)]) -> Self {
-        let form = HeaderValue::from_static("application/x-www-form-urlencoded");
-        self.headers.insert(CONTENT_TYPE, form);
-        let words = words.iter().map(|(name, word)| format!("{name}={}", form_escaped(word)));
-        self.body = Some(words.collect::<Vec<_>>().join("&").into_bytes());
+        let of_form = HeaderValue::from_static("application/x-www-form-urlencoded");
+        self.headers.insert(CONTENT_TYPE, of_form);
+        self.body = Some(form(words).into_bytes());
         self.terms.is_oauth = true;
         self
     }
@@ -109,8 +110,20 @@ impl Call {
     }
 }
 
+/// Names and words as a form and a query have them.
+pub(crate) fn form(words: &[(&str, &str)]) -> String {
+    let words = words.iter().map(|(name, word)| format!("{name}={}", form_escaped(word)));
+    words.collect::<Vec<_>>().join("&")
+}
+
+/// Id and secret as RFC 6749 wants them: each encoded as in a form, for either may have a colon.
+pub(crate) fn basic(id: &str, secret: &str) -> String {
+    let pair = format!("{}:{}", form_escaped(id), form_escaped(secret));
+    format!("Basic {}", STANDARD.encode(pair))
+}
+
 /// A word of a form.
-pub(crate) fn form_escaped(word: &str) -> String {
+fn form_escaped(word: &str) -> String {
     utf8_percent_encode(word, IN_FORM).to_string()
 }
 

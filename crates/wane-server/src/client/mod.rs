@@ -75,8 +75,8 @@ use wane::services::apps::AppName;
 use wane::services::pull_stream::Ispb;
 use wane::services::sequencer::WorkspaceId;
 
-pub(crate) use exchange::form_escaped;
 use exchange::{Call, Effect};
+pub(crate) use exchange::{basic, form};
 use outgoing::Outgoing;
 use wire::secured;
 pub(crate) use wire::{Connector, trusting};

@@ -94,9 +94,13 @@ fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(Code::UnsupportedMediaType, detail))
 }
 
+/// Whether JSON is an object: a list would be taken for an object's values in the order of its fields.
+pub(super) fn begins_object(bytes: &[u8]) -> bool {
+    bytes.trim_ascii_start().first() == Some(&b'{')
+}
+
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    // A list would be taken for an object's values in the order of its fields.
-    if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+    if !begins_object(bytes) {
         return Err(Problem::invalid("body", "send a JSON object"));
     }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);

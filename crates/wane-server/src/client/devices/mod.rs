@@ -15,8 +15,6 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use hyper::Method;
 use hyper::header::{AUTHORIZATION, HeaderValue, USER_AGENT};
 use serde::Deserialize;
@@ -25,7 +23,7 @@ use wane::services::device_auth::{Asking, ClientId, DeviceId, LinkedDevice};
 use wane::store::Timestamp;
 
 use super::app_ttl::{Json, escaped};
-use super::exchange::{Answer, Call, Effect, LONG, form_escaped};
+use super::exchange::{Answer, Call, Effect, LONG, basic};
 use super::{Client, ClientError, Secret};
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
@@ -242,17 +240,16 @@ impl Devices {
         let mut call = Call::new(Method::POST, path, effect).form(&all).anonymous();
         call = call.header(USER_AGENT, HeaderValue::from_static(AGENT));
         if let Some(secret) = &who.secret {
-            call = call.header(AUTHORIZATION, basic(&who.id, secret)?);
+            call = call.header(AUTHORIZATION, proof(&who.id, secret)?);
         }
         let asked = self.client.exchange(call).await;
         asked.map_err(|error| without(error, who.secret.as_ref()))
     }
 }
 
-/// Id and secret as RFC 6749 wants them: each encoded as in a form, for either may have a colon.
-fn basic(id: &ClientId, secret: &Secret) -> Result<HeaderValue, ClientError> {
-    let pair = format!("{}:{}", form_escaped(id.as_str()), form_escaped(secret.reveal()));
-    let value = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(pair)));
+/// Who the client is, and the proof of it.
+fn proof(id: &ClientId, secret: &Secret) -> Result<HeaderValue, ClientError> {
+    let value = HeaderValue::from_str(&basic(id.as_str(), secret.reveal()));
     let mut value = value.map_err(|_| ClientError::Problem {
         code: "invalid_client".into(),
         status: 401,

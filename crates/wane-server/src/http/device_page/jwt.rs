@@ -9,6 +9,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
+use crate::http::body::begins_object;
+
 /// The longest subject, in bytes.
 const LONGEST_SUBJECT: usize = 255;
 
@@ -44,10 +46,9 @@ fn parsed<T: DeserializeOwned>(part: &str) -> Option<T> {
     json_object(&decoded(part)?)
 }
 
-/// A JSON object, and not an array of its members, which would be read as well.
+/// A JSON object, and not an array of its members.
 pub(super) fn json_object<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
-    let is_object = bytes.trim_ascii_start().first() == Some(&b'{');
-    is_object.then(|| serde_json::from_slice(bytes).ok())?
+    begins_object(bytes).then(|| serde_json::from_slice(bytes).ok())?
 }
 
 /// The bytes of base64url as JOSE writes it.

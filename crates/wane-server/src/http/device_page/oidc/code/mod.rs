@@ -3,16 +3,16 @@
 
 use axum::http::{Request, StatusCode, header};
 use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
-use wane::services::device_auth::OidcSecret;
 
 use super::about::About;
 use super::id_token::Flaw;
 use super::{Drawn, OidcError, Party, plain};
-use crate::client::form_escaped;
+use crate::client::{basic, form};
 use crate::http::device_page::fetch::Answer;
+use crate::http::device_page::jwt::json_object;
 
 /// Where to send somebody who wants to sign in.
 pub(super) fn authorization_url(
@@ -59,7 +59,7 @@ pub(super) fn token_request(
     ];
     let request = match party.client_secret {
         Some(secret) if about.takes_basic => {
-            request.header(header::AUTHORIZATION, basic(party.client_id, secret))
+            request.header(header::AUTHORIZATION, basic(party.client_id, secret.reveal()))
         }
         secret => {
             fields.push(("client_id", party.client_id));
@@ -69,18 +69,6 @@ pub(super) fn token_request(
     };
     let request = request.body(form(&fields).into_bytes());
     request.map_err(|_| unanswered("its token endpoint is no URL"))
-}
-
-/// Fields as a form and a query have them.
-fn form(fields: &[(&str, &str)]) -> String {
-    let pairs = fields.iter().map(|(name, value)| format!("{name}={}", form_escaped(value)));
-    pairs.collect::<Vec<_>>().join("&")
-}
-
-/// RFC 6749, 2.3.1: who we are and the proof of it, escaped and then encoded.
-fn basic(id: &str, secret: &OidcSecret) -> String {
-    let pair = format!("{}:{}", form_escaped(id), form_escaped(secret.reveal()));
-    format!("Basic {}", STANDARD.encode(pair))
 }
 
 /// The ID token in the answer of a token endpoint.
@@ -98,10 +86,10 @@ pub(super) fn token_in(answer: &Answer) -> Result<String, OidcError> {
         OidcError::Unanswered(format!("its answer, HTTP {status}, is not that of a token endpoint"))
     };
     if answer.status == StatusCode::OK {
-        let given: Given = serde_json::from_slice(&answer.body).map_err(|_| unreadable())?;
+        let given: Given = json_object(&answer.body).ok_or_else(unreadable)?;
         return given.id_token.ok_or(OidcError::NotGood(Flaw::Missing));
     }
-    let refused: Refused = serde_json::from_slice(&answer.body).map_err(|_| unreadable())?;
+    let refused: Refused = json_object(&answer.body).ok_or_else(unreadable)?;
     Err(OidcError::Refused(plain(&refused.error)))
 }
 

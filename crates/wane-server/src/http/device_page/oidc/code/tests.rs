@@ -2,6 +2,9 @@
 
 use percent_encoding::percent_decode_str;
 
+use base64::engine::general_purpose::STANDARD;
+use wane::services::device_auth::OidcSecret;
+
 use super::super::keys::Keys;
 use super::*;
 
@@ -119,6 +122,7 @@ fn an_answer_is_a_token_a_refusal_or_none() {
     for (status, body) in [
         (StatusCode::OK, "<html>"),
         (StatusCode::OK, r#"{"id_token":7}"#),
+        (StatusCode::OK, r#"["a.b.c"]"#),
         (StatusCode::BAD_GATEWAY, "<html>"),
         (StatusCode::FOUND, ""),
         (StatusCode::BAD_REQUEST, given),
